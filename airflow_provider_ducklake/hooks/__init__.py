@@ -1,0 +1,1 @@
+"""Hooks: the DuckLake connection, and the way our Spark applications are submitted."""

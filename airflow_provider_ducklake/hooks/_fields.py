@@ -1,0 +1,221 @@
+"""The fields of a `ducklake` connection: where the catalog is, how storage is reached."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider_ducklake.hooks._values import (
+    as_bool,
+    as_object,
+    as_setting,
+    given,
+    nearest,
+)
+from airflow_provider_ducklake.lake.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+    from airflow_provider_ducklake.lake.location import CatalogLocation, Kind
+
+CATALOG_TYPES: Final = ("postgres", "sqlite", "duckdb")
+_OURS: Final = frozenset(
+    {
+        "attach",
+        "catalog_type",
+        "data_path",
+        "duckdb_settings",
+        "libpq_options",
+        "metadata_schema",
+        "path",
+        "read_only",
+        "storage_options",
+    }
+)
+# What common-sql's DbApiHook reads from any connection's extra.
+_COMMON_SQL: Final = frozenset(
+    {
+        "dialect",
+        "escape_column_names",
+        "escape_word_format",
+        "insert_statement_format",
+        "placeholder",
+        "replace_statement_format",
+        "sqlalchemy_scheme",
+    }
+)
+_FORM_PREFIX: Final = "extra__ducklake__"
+# libpq takes these as secrets too, but only the password has a way to the job outside its argv.
+_SECRET_LIBPQ: Final = frozenset(
+    {"sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFields:
+    """What a `ducklake` connection says.
+
+    Attributes:
+        location: The catalog database, with its password kept apart.
+        storage: Storage options by name, credentials among them.
+        read_only: Nothing may be changed through this connection.
+        duckdb_settings: DuckDB settings of the sessions `get_conn()` opens.
+    """
+
+    location: CatalogLocation
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    read_only: bool = False
+    duckdb_settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Every value that must not be seen: password, storage options, settings that hide one."""
+        from airflow_provider_ducklake.hooks._secrets import is_sensitive
+
+        named = {**self.storage, **self.duckdb_settings}
+        values = [value for name, value in named.items() if is_sensitive(name)]
+        return tuple(value for value in (self.location.password, *values) if value)
+
+
+def parse_fields(connection: Connection) -> LakeFields:
+    """Read the fields of a `ducklake` connection, from a form, JSON or a URI alike.
+
+    Args:
+        connection: The Airflow connection.
+
+    Raises:
+        ConfigurationError: A field is missing, contradicts another, is unknown or malformed. The
+            message names connection and field, never a value that may be secret.
+    """
+    try:
+        return _parse(connection)
+    except ConfigurationError as error:
+        # The message is ours; what it was raised from may quote the connection.
+        raise type(error)(f"connection {connection.conn_id!r}: {error}") from None
+
+
+def _parse(connection: Connection) -> LakeFields:
+    extra = _extra(connection)
+    storage = as_object(extra.get("storage_options", {}), "storage_options")
+    settings = as_object(extra.get("duckdb_settings", {}), "duckdb_settings")
+    return LakeFields(
+        location=_location(connection, extra),
+        storage={name: as_setting(value) for name, value in storage.items()},
+        read_only=as_bool(extra.get("read_only", False), "read_only"),
+        duckdb_settings={name: as_setting(value) for name, value in settings.items()},
+    )
+
+
+def _extra(connection: Connection) -> dict[str, Any]:
+    try:
+        raw = json.loads(connection.extra or "{}")
+    except ValueError:
+        raise ConfigurationError("the extra field is not valid JSON") from None
+    if not isinstance(raw, dict):
+        raise ConfigurationError("the extra field must be a JSON object")
+    # Its own parsing has Airflow mask what sensitive names hold.
+    parsed = connection.extra_dejson
+    extra = {name.removeprefix(_FORM_PREFIX): value for name, value in parsed.items()}
+    for name in extra.keys() - _OURS - _COMMON_SQL:
+        raise ConfigurationError(f"unknown extra field {name!r}: {nearest(name, _OURS)}")
+    return {name: value for name, value in extra.items() if given(value)}
+
+
+def _location(connection: Connection, extra: Mapping[str, Any]) -> CatalogLocation:
+    from airflow_provider_ducklake.lake.location import CatalogLocation
+
+    password = connection.password or None
+    schema = extra.get("metadata_schema")
+    data_path = extra.get("data_path")
+    if "attach" in extra:
+        others = [n for n in ("catalog_type", "path", "libpq_options") if n in extra]
+        others += [n for n in ("host", "port", "login", "schema") if getattr(connection, n)]
+        # A form stores its dropdown's default along with an attach string.
+        if others not in ([], ["catalog_type"]):
+            raise ConfigurationError(
+                f"attach says where the catalog is; leave {', '.join(others)} empty then"
+            )
+        location = CatalogLocation.parse(
+            str(extra["attach"]), metadata_schema=schema, data_path=data_path, password=password
+        )
+        if location.kind == "postgres":
+            _refuse_other_secrets(location.target)
+        return location
+    kind = _kind(connection, extra)
+    if kind != "postgres":
+        path = _path(connection, extra, kind)
+        return CatalogLocation(kind, path, schema, data_path)
+    target, inside = _libpq(connection, extra)
+    return CatalogLocation(kind, target, schema, data_path, password or inside)
+
+
+def _kind(connection: Connection, extra: Mapping[str, Any]) -> Kind:
+    named = str(extra.get("catalog_type", "")).strip().lower()
+    if not named:
+        if "path" in extra:
+            raise ConfigurationError("a path needs its catalog_type: sqlite or duckdb")
+        if not connection.host and not connection.schema and "libpq_options" not in extra:
+            raise ConfigurationError(
+                "it says nowhere where the catalog is: fill in catalog_type with host and schema "
+                "(PostgreSQL) or with path (sqlite, duckdb), or attach"
+            )
+        return "postgres"
+    for kind in ("postgres", "sqlite", "duckdb"):
+        if named in (kind, f"{kind}ql"):
+            return kind
+    raise ConfigurationError(f"catalog_type {named!r}: {nearest(named, CATALOG_TYPES)}")
+
+
+def _path(connection: Connection, extra: Mapping[str, Any], kind: str) -> str:
+    path, host = extra.get("path"), connection.host
+    if path and host and path != host:
+        raise ConfigurationError("path and host both name a catalog file: leave host empty")
+    if not (path or host):
+        raise ConfigurationError(f"a {kind} catalog needs the path of its file")
+    return os.path.expanduser(str(path or host))
+
+
+def _libpq(connection: Connection, extra: Mapping[str, Any]) -> tuple[str, str | None]:
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    if "path" in extra:
+        raise ConfigurationError("path is for sqlite and duckdb; PostgreSQL takes host and schema")
+    options = extra.get("libpq_options", {})
+    try:
+        if isinstance(options, str) and not options.lstrip().startswith("{"):
+            parts: dict[str, Any] = dict(conninfo_to_dict(options))
+        else:
+            parts = as_object(options, "libpq_options")
+        standard = {
+            "host": connection.host,
+            "port": connection.port,
+            "dbname": connection.schema,
+            "user": connection.login,
+        }
+        parts.update({name: value for name, value in standard.items() if value})
+        inside = parts.pop("password", None)
+        target = make_conninfo("", **{n: as_setting(v) for n, v in parts.items()})
+    except ProgrammingError:
+        # libpq's own message quotes what it was given.
+        raise ConfigurationError(
+            "libpq_options holds something that is no libpq option: write an object such as "
+            '{"sslmode": "require", "connect_timeout": 10}'
+        ) from None
+    _refuse_other_secrets(target)
+    return target, None if inside is None else str(inside)
+
+
+def _refuse_other_secrets(target: str) -> None:
+    from psycopg.conninfo import conninfo_to_dict
+
+    for name in conninfo_to_dict(target):
+        if name in _SECRET_LIBPQ:
+            raise ConfigurationError(
+                f"libpq option {name} cannot be kept off the job's command line: put it into a "
+                "libpq service file on the workers and name that with service=…"
+            )

@@ -1,0 +1,228 @@
+"""The hook for a DuckLake: an Airflow connection as a lake, a DuckDB session, storage options."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode
+
+from airflow.providers.common.compat.sdk import AirflowException, mask_secret
+from airflow.providers.common.sql.hooks.sql import DbApiHook
+
+from airflow_provider_ducklake.hooks._errors import airflow_error
+from airflow_provider_ducklake.hooks._fields import LakeFields, parse_fields
+from airflow_provider_ducklake.hooks._secrets import Redactor, spellings
+from airflow_provider_ducklake.hooks.connection_form import (
+    conn_fields,
+    form_widgets,
+    ui_field_behaviour,
+)
+from airflow_provider_ducklake.lake.errors import LakeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from duckdb import DuckDBPyConnection
+
+    from airflow_provider_ducklake.hooks._connection import LakeConnection
+    from airflow_provider_ducklake.lake.lake import Lake
+    from airflow_provider_ducklake.lake.location import CatalogLocation
+    from airflow_provider_ducklake.storage import StorageOptions
+
+LAKE: Final = "lake"
+
+
+class DuckLakeHook(DbApiHook):
+    """Work with a lake whose catalog and data an Airflow connection of type `ducklake` names.
+
+    All operators of common-sql run on it. Connecting never changes a catalog: no lake is created,
+    none is migrated, no option is set. The catalog's password and storage credentials reach DuckDB
+    as bound parameters only, and are masked in every spelling in Airflow's logs.
+
+    Storage credentials are handed to DuckDB for S3. For data on Google Cloud Storage or Azure,
+    `get_conn()` uses the secrets DuckDB itself keeps; `lake()` and the operators need nothing more.
+    """
+
+    conn_name_attr = "ducklake_conn_id"
+    default_conn_name = "ducklake_default"
+    conn_type = "ducklake"
+    hook_name = "DuckLake"
+    supports_autocommit = True
+    supports_executemany = True
+    _placeholder = "?"
+    _test_connection_sql = "SELECT 1"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Make a hook; nothing is looked up or opened yet.
+
+        Args:
+            *args: The connection id, at most.
+            **kwargs: `ducklake_conn_id`, `schema` (the lake's schema to use instead of `main`) and
+                `log_sql`. Common-sql passes the extra fields of the connection too; those are
+                read from the connection itself.
+        """
+        known = (self.conn_name_attr, "schema", "log_sql")
+        super().__init__(*args, **{name: kwargs[name] for name in known if name in kwargs})
+        # Where SQLExecuteQueryOperator(database=…) puts its value.
+        self.schema: str | None = kwargs.get("schema")
+
+    @classmethod
+    def get_connection_form_widgets(cls) -> dict[str, Any]:
+        """Return the form's extra fields, for Airflow before 3.2; later ones read provider info."""
+        return form_widgets(conn_fields())
+
+    @classmethod
+    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+        """Return labels and placeholders of the form, for Airflow before 3.2."""
+        behaviour = ui_field_behaviour()
+        return {name.replace("-", "_"): value for name, value in behaviour.items()}
+
+    @cached_property
+    def fields(self) -> LakeFields:
+        """The connection's fields; from the first look on, Airflow masks what is secret in them.
+
+        Raises:
+            ConfigurationError: A field is missing, unknown, malformed or contradicts another.
+        """
+        fields = parse_fields(self.connection)
+        for secret in fields.secrets:
+            for spelling in spellings(secret):
+                mask_secret(spelling)
+        return fields
+
+    @property
+    def redact(self) -> Redactor:
+        """A function that masks this connection's secrets in a text."""
+        return Redactor(self.fields.secrets)
+
+    def location(self) -> CatalogLocation:
+        """Return where the catalog is; raises ConfigurationError for a wrong connection."""
+        return self.fields.location
+
+    def storage_options(self) -> StorageOptions:
+        """Return how the data's storage is reached.
+
+        Raises:
+            ConfigurationError: An option is unknown; the message names the nearest one.
+        """
+        from airflow_provider_ducklake.storage import StorageOptions
+
+        return StorageOptions(dict(self.fields.storage))
+
+    def lake(self) -> Lake:
+        """Return the lake itself, to read its snapshots, tables and options; nothing is opened yet.
+
+        Example:
+            >>> DuckLakeHook("ducklake_default").lake().head().snapshot_id  # doctest: +SKIP
+            42
+        """
+        from airflow_provider_ducklake.lake.lake import Lake
+
+        return Lake.open(self.location(), storage=self.storage_options())
+
+    def configure(self, connection: DuckDBPyConnection) -> None:
+        """Prepare a DuckDB connection of your own for this lake: extensions, settings, secrets.
+
+        Raises:
+            ConfigurationError: An extension does not load, or DuckDB refuses a setting.
+        """
+        from airflow_provider_ducklake.hooks._attach import configure
+
+        configure(connection, self.fields)
+
+    def get_conn(self) -> LakeConnection:
+        """Return a new DuckDB session with the lake attached as `lake` and made the default.
+
+        Raises:
+            AirflowFailException: The connection is wrong, there is no lake, or it is of another
+                format version; a retry cannot help.
+            AirflowException: The catalog database cannot be reached.
+        """
+        import duckdb
+
+        from airflow_provider_ducklake.hooks._attach import attach
+        from airflow_provider_ducklake.hooks._connection import LakeConnection
+        from airflow_provider_ducklake.lake.identifiers import quote_identifier
+
+        session = duckdb.connect(":memory:")
+        try:
+            self.configure(session)
+            attach(session, self.fields, LAKE)
+            if self.schema:
+                schema = f"{LAKE}.{quote_identifier(self.schema)}"
+                session.execute("USE " + schema)
+        except BaseException as error:
+            session.close()
+            if isinstance(error, LakeError):
+                raise airflow_error(error) from None
+            raise
+        return LakeConnection(session, self.redact)
+
+    def get_uri(self) -> str:
+        """Return the connection as a URI with the password masked and no credentials in it."""
+        connection, location = self.connection, self.location()
+        if location.kind != "postgres":
+            file = quote(location.target, safe="")
+            return f"ducklake://{file}?{urlencode({'catalog_type': location.kind})}"
+        user = quote(connection.login or "", safe="")
+        secret = ":***" if location.password else ""
+        port = f":{connection.port}" if connection.port else ""
+        host = quote(connection.host or "", safe="")
+        authority = f"{user}{secret}@{host}{port}" if user or secret else f"{host}{port}"
+        database = quote(connection.schema or "", safe="")
+        return f"ducklake://{authority}/{database}?{urlencode({'catalog_type': location.kind})}"
+
+    def test_connection(self) -> tuple[bool, str]:  # type: ignore[override]
+        """Prove that the catalog is reachable and of a known format, and the data path usable.
+
+        The data path is listed, and unless the connection is read-only a probe object is written
+        below it and removed.
+
+        Returns:
+            Whether all of it worked, and what was found or what went wrong; never a secret.
+        """
+        try:
+            return True, self._probe()
+        except (LakeError, AirflowException) as error:
+            return False, self._redacted(str(error))
+
+    def _probe(self) -> str:
+        lake = self.lake()
+        head = lake.head()
+        data_path = lake.data_path
+        store = lake.store(data_path)
+        next(iter(store.list(data_path)), None)
+        if not self.fields.read_only:
+            store.ensure_writable(data_path)
+        rights = "readable" if self.fields.read_only else "readable and writable"
+        return f"{lake}: snapshot {head.snapshot_id}, data path {data_path} {rights}"
+
+    def _redacted(self, text: str) -> str:
+        try:
+            return self.redact(text)
+        except LakeError:
+            # The connection cannot even be parsed; parse_fields' messages show no values.
+            return text
+
+    @cached_property
+    def dialect_name(self) -> str:
+        """The dialect of common-sql: the default one; SQLAlchemy has none for DuckLake."""
+        return "default"
+
+    @staticmethod
+    def _serialize_cell(cell: object, conn: Any = None) -> Any:
+        # DuckDB binds Python's values as they are; text would lose types.
+        return cell
+
+    def _get_pandas_df(
+        self,
+        sql: str | list[str],
+        parameters: Iterable[Any] | Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        if kwargs:
+            return super()._get_pandas_df(sql, parameters, **kwargs)
+        with self.get_conn() as connection:
+            for statement in [sql] if isinstance(sql, str) else sql:
+                connection.execute(statement, parameters)
+            return connection.df()

@@ -1,0 +1,245 @@
+"""Write rows that come as Arrow batches into new data files, sorted and partitioned as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import duckdb
+import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
+
+from airflow_provider_ducklake.kernels.connection import (
+    KernelSettings,
+    discard,
+    duckdb_errors,
+    open_connection,
+)
+from airflow_provider_ducklake.kernels.conversion import conversion_sql, match_names
+from airflow_provider_ducklake.kernels.parquet import write_parquet_files
+from airflow_provider_ducklake.kernels.partitioning import (
+    PartitionKey,
+    partition_directory,
+    partition_keys,
+)
+from airflow_provider_ducklake.kernels.sorting import order_by
+from airflow_provider_ducklake.kernels.tasks import AppendTask
+from airflow_provider_ducklake.lake.columns import Column
+from airflow_provider_ducklake.lake.errors import BadInput
+from airflow_provider_ducklake.lake.identifiers import quote_identifier, quote_literal
+from airflow_provider_ducklake.lake.model import WrittenFile
+
+_ARRIVAL = "__ducklake_arrival"
+_PARTITION = "__ducklake_partition"
+
+
+def append(
+    batches: Iterable[pa.RecordBatch], task: AppendTask, settings: KernelSettings
+) -> tuple[WrittenFile, ...]:
+    """Write the rows of some Arrow batches to new files of a table.
+
+    Columns are matched by name: exactly, else without case. A value is converted only if nothing
+    of it is lost. Rows of an unpartitioned, unsorted table stream; else they may spill to scratch.
+
+    Args:
+        batches: All of one schema, which holds every column of the table and no other.
+        task: Columns, partitioning, order and Parquet options.
+        settings: Memory, scratch and storage.
+
+    Returns:
+        The files: in the order of the rows, or of the partitions' first rows; none for no rows.
+
+    Raises:
+        BadInput: A column is missing or left over, a value does not fit, or a NULL stands where
+            the table allows none; the message names the column.
+        ConfigurationError: The partition spec, a sort key or an option is wrong.
+        StorageError: A file cannot be written. Files of a failed call are removed.
+    """
+    iterator = iter(batches)
+    first = next(iterator, None)
+    if first is None:
+        return ()
+    incoming = _Incoming(chain([first], iterator), _carried(first.schema))
+    with open_connection(settings) as connection:
+        try:
+            connection.register("incoming", incoming.reader())
+            rows = _converted(connection, task.columns, incoming.schema)
+            if task.partition is None:
+                return _write_whole(connection, rows, task, settings)
+            keys = partition_keys(connection, task.partition, task.columns)
+            return _write_partitions(connection, rows, keys, task, settings)
+        except BadInput:
+            # DuckDB wraps what went wrong in the source of the batches; its own words are better.
+            if incoming.failure is not None:
+                raise incoming.failure from None
+            raise
+
+
+class _Incoming:
+    """The batches as one stream, in a schema DuckDB reads without losing anything."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
+        self.schema = schema
+        self.failure: Exception | None = None
+        self._batches = batches
+
+    def reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self.schema, self._stream())
+
+    def _stream(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                yield batch if batch.schema == self.schema else self._cast(batch)
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if batch.schema.names != self.schema.names:
+            raise BadInput("the batches do not all have the same columns in the same order")
+        arrays = []
+        for field, array in zip(self.schema, batch.columns, strict=True):
+            try:
+                arrays.append(array if array.type == field.type else array.cast(field.type))
+            except pa.ArrowInvalid as error:
+                raise BadInput(
+                    f"column {field.name}: {array.type} cannot be read as {field.type} without "
+                    f"loss: {str(error).splitlines()[0]}"
+                ) from None
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _carried(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the types DuckDB would cut or refuse replaced by exact ones."""
+    return pa.schema([pa.field(field.name, _carried_type(field.type)) for field in schema])
+
+
+def _carried_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) and kind.tz is not None and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_duration(kind) and kind.unit == "ns":
+        return pa.duration("us")
+    if pa.types.is_date64(kind):
+        return pa.date32()
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    if pa.types.is_decimal256(kind):
+        return pa.decimal128(38, kind.scale)
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _carried_type(f.type)) for f in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_carried_type(kind.key_type), _carried_type(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_carried_type(kind.value_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_carried_type(kind.value_type))
+    return kind
+
+
+def _converted(
+    connection: duckdb.DuckDBPyConnection, columns: Sequence[Column], schema: pa.Schema
+) -> str:
+    """Return the query that yields the incoming rows as the table's columns, checked."""
+    places = match_names(tuple(c.name for c in columns), schema.names, "the input")
+    with duckdb_errors("take the input"):
+        types = connection.sql("FROM incoming").types
+    expressions = [
+        f"{_checked(f'c{place}', types[place], column, schema.field(place))} "
+        f"AS {quote_identifier(column.name)}"
+        for column, place in zip(columns, places, strict=True)
+    ]
+    names = ", ".join(f"c{index}" for index in range(len(schema)))
+    return f"SELECT {', '.join(expressions)} FROM incoming AS i({names})"
+
+
+def _checked(value: str, kind: DuckDBPyType, column: Column, field: pa.Field) -> str:
+    if pa.types.is_null(field.type):
+        converted = f"CAST(NULL AS {column.sql_type})"
+    else:
+        converted = conversion_sql(value, kind, column)
+    if column.nulls_allowed:
+        return converted
+    message = quote_literal(f"column {column.name} is NOT NULL in the table, a row holds NULL")
+    return f"CASE WHEN {value} IS NULL THEN error({message}) ELSE {converted} END"
+
+
+def _write_whole(
+    connection: duckdb.DuckDBPyConnection, rows: str, task: AppendTask, settings: KernelSettings
+) -> tuple[WrittenFile, ...]:
+    if task.sort_keys:
+        numbered = f"SELECT *, row_number() OVER () AS {_ARRIVAL} FROM ({rows})"
+        order = order_by(connection, task.sort_keys, task.columns, _ARRIVAL)
+        rows = f"SELECT * EXCLUDE ({_ARRIVAL}) FROM ({numbered}) ORDER BY {order}"
+    return write_parquet_files(
+        connection, rows, (), task.directory, task.columns, task.options, settings
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    number: int
+    values: tuple[str | None, ...]
+
+
+def _write_partitions(
+    connection: duckdb.DuckDBPyConnection,
+    rows: str,
+    keys: Sequence[PartitionKey],
+    task: AppendTask,
+    settings: KernelSettings,
+) -> tuple[WrittenFile, ...]:
+    order = order_by(connection, task.sort_keys, task.columns, _ARRIVAL)
+    with duckdb_errors("partition the rows"):
+        partitions = _load(connection, rows, keys, order)
+    files: list[WrittenFile] = []
+    select = (
+        f"SELECT {', '.join(quote_identifier(c.name) for c in task.columns)} FROM ordered "
+        f"WHERE {_PARTITION} = ?"
+    )
+    try:
+        for partition in partitions:
+            directory = task.directory
+            if task.options.hive_file_pattern:
+                directory += partition_directory(keys, partition.values)
+            written = write_parquet_files(
+                connection,
+                select,
+                (partition.number,),
+                directory,
+                task.columns,
+                task.options,
+                settings,
+            )
+            files += (replace(file, partition_values=partition.values) for file in written)
+    except BaseException:
+        for file in files:
+            discard(file.path, settings)
+        raise
+    return tuple(files)
+
+
+def _load(
+    connection: duckdb.DuckDBPyConnection, rows: str, keys: Sequence[PartitionKey], order: str
+) -> list[_Partition]:
+    """Fill the table `ordered`, one partition behind the other, and say which there are."""
+    names = [f"{_PARTITION}_{index}" for index in range(len(keys))]
+    texts = ", ".join(f"{key.text} AS {name}" for key, name in zip(keys, names, strict=True))
+    listed = ", ".join(names)
+    connection.execute(
+        f"CREATE TEMP TABLE arrived AS "
+        f"SELECT *, {texts}, row_number() OVER () AS {_ARRIVAL} FROM ({rows})"
+    )
+    connection.execute(
+        f"CREATE TEMP TABLE partitions AS "
+        f"SELECT row_number() OVER (ORDER BY min({_ARRIVAL})) AS {_PARTITION}, {listed} "
+        f"FROM arrived GROUP BY {listed}"
+    )
+    same = " AND ".join(f"a.{name} IS NOT DISTINCT FROM p.{name}" for name in names)
+    connection.execute(
+        f"CREATE TEMP TABLE ordered AS SELECT a.*, p.{_PARTITION} "
+        f"FROM arrived a JOIN partitions p ON {same} ORDER BY p.{_PARTITION}, {order}"
+    )
+    connection.execute("DROP TABLE arrived")
+    found = connection.execute(f"SELECT {_PARTITION}, {listed} FROM partitions ORDER BY 1")
+    return [_Partition(number, tuple(values)) for number, *values in found.fetchall()]

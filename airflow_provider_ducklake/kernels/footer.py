@@ -1,0 +1,378 @@
+"""What the footer of a Parquet file says: its schema as DuckDB reads it, sizes, statistics."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import duckdb
+from duckdb.sqltypes import DuckDBPyType
+
+from airflow_provider_ducklake.kernels.connection import (
+    KernelSettings,
+    detail,
+    local_path,
+    scratch,
+    translated,
+)
+from airflow_provider_ducklake.kernels.file_schema import scan_sql
+from airflow_provider_ducklake.lake.errors import BadInput
+from airflow_provider_ducklake.storage import open_store
+
+# Only what is used, so that a footer of many row groups does not become many Python objects.
+_QUERY: Final = """
+SELECT
+    list_transform(parquet_file_metadata, lambda x: struct_pack(
+        num_rows := x.num_rows, footer_size := x.footer_size,
+        encryption := x.encryption_algorithm, orders := x.column_orders)),
+    list_transform(parquet_schema, lambda x: struct_pack(
+        name := x.name, type := x.type, repetition := x.repetition_type,
+        num_children := x.num_children, converted := x.converted_type, "precision" := x."precision",
+        field_id := x.field_id, logical := x.logical_type, duckdb_type := x.duckdb_type)),
+    list_transform(parquet_metadata, lambda x: struct_pack(
+        row_group := x.row_group_id, group_rows := x.row_group_num_rows, leaf := x.column_id,
+        num_values := x.num_values, null_count := x.stats_null_count,
+        min := x.stats_min_value, max := x.stats_max_value,
+        min_exact := x.min_is_exact, max_exact := x.max_is_exact,
+        codec := x.compression, type := x.type, size := x.total_compressed_size,
+        data := x.data_page_offset, dictionary := x.dictionary_page_offset))
+FROM parquet_full_metadata($1)
+"""
+# How the catalog writes a bound of these types; the others it writes as they are cast to text.
+_SHOWN: Final = {"BLOB": "hex(v)", "BOOLEAN": "CAST(CAST(v AS INTEGER) AS VARCHAR)"}
+_TAIL: Final = 64 * 1024
+_MAGIC: Final = b"PAR1"
+_CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4_RAW", "BROTLI"})
+# No writer cuts text bounds off below this length; one that says so in the footer needs no guess.
+_NEVER_TRUNCATED: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LeafStatistics:
+    """Statistics of one leaf column over all row groups; None is unknown.
+
+    Attributes:
+        size_bytes: Compressed bytes.
+        value_count: Slots that hold a value.
+        null_count: Slots that hold none, those of NULL and empty parents included.
+        min_value: Smallest value in the catalog's text form, exact; None when any row group
+            does not tell, and for floating-point columns, whose NaN no footer mentions.
+        max_value: Largest value, likewise; both are known, or none.
+    """
+
+    size_bytes: int
+    value_count: int | None = None
+    null_count: int | None = None
+    min_value: str | None = None
+    max_value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetField:
+    """A column of a Parquet file, or a field inside one, as DuckDB reads it.
+
+    Attributes:
+        name: Name in the file; the element of a list goes by the name of its repeated group.
+        kind: `struct`, `list`, `map`, or `leaf`.
+        duckdb_type: Type DuckDB reads it as.
+        field_id: Field id in the file.
+        required: The file cannot hold NULL here.
+        annotation: Logical type as the footer puts it, or the older converted type.
+        physical_type: Parquet's own type of a leaf, else empty.
+        precision: Decimal digits, where given.
+        ambiguous: An old list layout that engines read in two ways.
+        children: Fields of a struct; the element of a list; key and value of a map.
+        statistics: For leaves.
+    """
+
+    name: str
+    kind: str
+    duckdb_type: str
+    field_id: int | None
+    required: bool
+    annotation: str = ""
+    physical_type: str = ""
+    precision: int | None = None
+    ambiguous: bool = False
+    children: tuple[ParquetField, ...] = ()
+    statistics: LeafStatistics | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """The footer of one file; sizes in bytes."""
+
+    record_count: int
+    file_size_bytes: int
+    footer_size: int
+    fields: tuple[ParquetField, ...]
+
+
+@contextmanager
+def footer_file(path: str, settings: KernelSettings) -> Iterator[str]:
+    """Yield a local file that has the size and footer of a file, if not its data.
+
+    A remote file is not downloaded for its footer: its end is copied behind a hole.
+
+    Raises:
+        StorageError: The file is not there or cannot be read.
+        BadInput: The file is too short to be Parquet.
+    """
+    store = open_store(path, settings.storage)
+    size = store.size(path)
+    if size < 12:
+        raise BadInput(f"{path} is not a Parquet file: it has {size} bytes")
+    local = local_path(path)
+    if local is not None and not set(local) & set("*?["):
+        yield local
+        return
+    with scratch(settings) as directory:
+        link = os.path.join(directory, "footer.parquet")
+        if local is not None:  # DuckDB would take its name for a pattern
+            os.symlink(local, link)
+        else:
+            tail = store.read(path, start=max(0, size - _TAIL))
+            needed = int.from_bytes(tail[-8:-4], "little") + 8
+            if len(tail) < needed <= size:
+                tail = store.read(path, start=size - needed)
+            with open(link, "wb") as file:
+                file.write(_MAGIC)
+                file.truncate(size - len(tail))
+                file.seek(0, os.SEEK_END)
+                file.write(tail)
+        yield link
+
+
+def read_footer(connection: duckdb.DuckDBPyConnection, local: str, path: str) -> Footer:
+    """Read the footer of a Parquet file.
+
+    Args:
+        connection: From `open_connection`.
+        local: File to read, from `footer_file`.
+        path: Path to name in messages.
+
+    Raises:
+        BadInput: The file is not Parquet, is broken, encrypted, or holds what DuckDB cannot read.
+    """
+    try:
+        [(files, elements, chunks)] = connection.execute(_QUERY, [local]).fetchall()
+        read = connection.execute(f"FROM {scan_sql(local)} LIMIT 0").description or []
+    except duckdb.OutOfMemoryException as error:
+        raise translated(error, "read the footer", path) from None
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        raise _unreadable(error, local, path) from None
+    [file] = files
+    if file["encryption"] is not None:
+        raise _encrypted(path)
+    size = os.path.getsize(local)
+    _check_chunks(file, chunks, size, path)
+    root, *rest = elements
+    remaining = iter(rest)
+    nodes = [_node(remaining) for _ in range(root["num_children"] or 0)]
+    by_leaf: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for chunk in chunks:
+        by_leaf[chunk["leaf"]].append(chunk)
+    counted = _Leaves(connection, file["orders"] or [], by_leaf)
+    try:
+        pairs = zip(nodes, read, strict=True)
+        fields = [_field(node, kind, counted) for node, (_, kind, *_) in pairs]
+    except (ValueError, LookupError):
+        raise BadInput(
+            f"{path} has a layout DuckDB reads differently than its footer says"
+        ) from None
+    return Footer(file["num_rows"], size, file["footer_size"], tuple(fields))
+
+
+def _unreadable(error: Exception, local: str, path: str) -> BadInput:
+    reason = detail(error)
+    if "is encrypted" in reason:
+        return _encrypted(path)
+    for name in (f'"{local}"', f"'{local}'", local):
+        reason = reason.replace(name, "the file")
+    return BadInput(f"{path} is not a readable Parquet file: {reason}")
+
+
+def _encrypted(path: str) -> BadInput:
+    return BadInput(f"{path} is encrypted: only files without encryption can be registered")
+
+
+def _check_chunks(
+    file: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]], size: int, path: str
+) -> None:
+    """Refuse what would fail only when somebody reads the file."""
+    rows = {chunk["row_group"]: chunk["group_rows"] for chunk in chunks}
+    if chunks and sum(rows.values()) != file["num_rows"]:
+        raise BadInput(
+            f"{path} is broken: its row groups have {sum(rows.values())} rows, the file says "
+            f"{file['num_rows']}"
+        )
+    end = size - file["footer_size"] - 8
+    for chunk in chunks:
+        codec = chunk["codec"]
+        if codec not in _CODECS:
+            raise BadInput(f"{path} is compressed with {codec}, which DuckDB cannot read")
+        if not chunk["num_values"]:
+            continue
+        start = chunk["data"]
+        if chunk["dictionary"]:
+            start = min(start, chunk["dictionary"])
+        if start < len(_MAGIC) or chunk["size"] < 0 or start + chunk["size"] > end:
+            raise BadInput(f"{path} is broken: its footer names data outside of the file")
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """One element of the schema as the footer has it, with the number of its first leaf."""
+
+    element: Mapping[str, Any]
+    children: tuple[_Node, ...]
+
+    @property
+    def repeated(self) -> bool:
+        return bool(self.element["repetition"] == "REPEATED")
+
+    def leaves(self) -> int:
+        return sum(child.leaves() for child in self.children) if self.children else 1
+
+
+def _node(remaining: Iterator[Mapping[str, Any]]) -> _Node:
+    element = next(remaining)
+    return _Node(element, tuple(_node(remaining) for _ in range(element["num_children"] or 0)))
+
+
+def _field(node: _Node, kind: DuckDBPyType, leaves: _Leaves) -> ParquetField:
+    element = node.element
+    field = ParquetField(
+        name=element["name"],
+        kind="leaf",
+        duckdb_type=str(kind),
+        field_id=element["field_id"],
+        required=element["repetition"] == "REQUIRED",
+        annotation=element["logical"] or element["converted"] or "",
+        physical_type=element["type"] or "",
+        precision=element["precision"],
+    )
+    if kind.id == "list":
+        return _list(field, node, kind, leaves)
+    if kind.id == "map":
+        [entries] = node.children
+        pair = zip(entries.children, _inner(kind), strict=True)
+        children = [_field(child, inner, leaves) for child, inner in pair]
+        return replace(field, kind="map", children=tuple(children))
+    if kind.id == "struct":
+        pairs = zip(node.children, _inner(kind), strict=True)
+        children = [_field(child, inner, leaves) for child, inner in pairs]
+        return replace(field, kind="struct", children=tuple(children))
+    if node.children:  # one value made of several leaves, such as VARIANT
+        leaves.skip(node.leaves())
+        return field
+    # The footer knows what a type read as GEOMETRY or INTEGER was written as.
+    written = element["duckdb_type"] or ""
+    if kind.id != "geometry":
+        field = replace(field, duckdb_type=written)
+    return replace(field, statistics=leaves.next(written))
+
+
+def _list(field: ParquetField, node: _Node, kind: DuckDBPyType, leaves: _Leaves) -> ParquetField:
+    """Make a list of any of the layouts there are; the element takes its repeated node's name.
+
+    Source: parquet-format's LogicalTypes.md, "Lists" with its backward-compatibility rules. DuckDB
+    unwraps every repeated group of one field, whatever its name (tried on 1.5.5).
+    """
+    repeated = node if node.repeated else node.children[0]
+    name = repeated.element["name"]
+    inner, ambiguous = replace(repeated, element={**repeated.element, "repetition": ""}), False
+    if len(repeated.children) == 1:
+        [inner] = repeated.children
+        # By the rules such a group is the element itself, a record of one field.
+        is_record = repeated is node or name in ("array", f"{field.name}_tuple")
+        ambiguous = is_record and not inner.repeated
+    element = replace(_field(inner, _inner(kind)[0], leaves), name=name)
+    return replace(field, kind="list", children=(element,), ambiguous=ambiguous)
+
+
+def _inner(kind: DuckDBPyType) -> list[DuckDBPyType]:
+    return [inner for _, inner in kind.children if isinstance(inner, DuckDBPyType)]
+
+
+@dataclass(slots=True)
+class _Leaves:
+    """The leaf columns of a file, handed out in the order of the schema."""
+
+    connection: duckdb.DuckDBPyConnection
+    orders: Sequence[str]
+    chunks: Mapping[int, Sequence[Mapping[str, Any]]]
+    following: int = 0
+
+    def skip(self, count: int) -> None:
+        self.following += count
+
+    def next(self, duckdb_type: str) -> LeafStatistics:
+        leaf = self.following
+        self.following += 1
+        chunks = self.chunks.get(leaf, ())
+        size = sum(chunk["size"] for chunk in chunks)
+        nulls = [chunk["null_count"] for chunk in chunks]
+        slots = [chunk["num_values"] for chunk in chunks]
+        if any(n is None or not 0 <= n <= of for n, of in zip(nulls, slots, strict=True)):
+            return LeafStatistics(size)
+        counted = LeafStatistics(size, sum(slots) - sum(nulls), sum(nulls))
+        # Without an order the footer's bounds mean nothing (parquet.thrift, ColumnOrder).
+        ordered = leaf < len(self.orders) and "TypeDefinedOrder" in self.orders[leaf]
+        if not ordered or duckdb_type in ("FLOAT", "DOUBLE"):
+            return counted
+        filled = [c for c in chunks if c["null_count"] < c["num_values"]]
+        lowest, highest = self._bounds(duckdb_type, filled)
+        return replace(counted, min_value=lowest, max_value=highest)
+
+    def _bounds(
+        self, duckdb_type: str, chunks: Sequence[Mapping[str, Any]]
+    ) -> tuple[str, str] | tuple[None, None]:
+        """Return the smallest and largest value of some row groups in the catalog's text form."""
+        lowest = [text for chunk in chunks if (text := _exact(chunk, "min")) is not None]
+        highest = [text for chunk in chunks if (text := _exact(chunk, "max")) is not None]
+        if not chunks or not len(lowest) == len(highest) == len(chunks):
+            return None, None
+        if duckdb_type not in _SHOWN and (quick := _quick_bounds(duckdb_type, lowest, highest)):
+            return quick
+        text = _SHOWN.get(duckdb_type, "CAST(v AS VARCHAR)")
+        values = f"FROM (SELECT CAST(unnest($%d::VARCHAR[]) AS {duckdb_type}) AS v)"
+        try:
+            row = self.connection.execute(
+                f"SELECT (SELECT arg_min({text}, v) {values % 1}), "
+                f"(SELECT arg_max({text}, v) {values % 2})",
+                [lowest, highest],
+            ).fetchone()
+        except duckdb.Error:
+            return None, None  # what its own type cannot read is no bound
+        if row is None or None in row:
+            return None, None
+        return str(row[0]), str(row[1])
+
+
+def _quick_bounds(
+    duckdb_type: str, lowest: Sequence[str], highest: Sequence[str]
+) -> tuple[str, str] | None:
+    """Return the outermost of some bounds without asking DuckDB, where Python orders as it does."""
+    if len({*lowest}) == len({*highest}) == 1:
+        return lowest[0], highest[0]
+    if duckdb_type == "VARCHAR":
+        return min(lowest), max(highest)
+    if duckdb_type.endswith(("INT", "INTEGER")):
+        return min(lowest, key=int), max(highest, key=int)
+    return None
+
+
+def _exact(chunk: Mapping[str, Any], which: str) -> str | None:
+    """Return a bound of one row group if it is certainly a value of the column."""
+    text, exact = chunk[which], chunk[f"{which}_exact"]
+    if text is None or exact is False:
+        return None
+    if "\0" in text:  # a character PostgreSQL cannot hold
+        return None
+    may_be_cut = exact is None and len(text) >= _NEVER_TRUNCATED
+    return None if may_be_cut and chunk["type"] == "BYTE_ARRAY" else str(text)

@@ -1,0 +1,131 @@
+"""The work orders a driver sends to executors: plain frozen data, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_ducklake.lake.columns import Column
+from airflow_provider_ducklake.lake.inlined import InlinedRow
+from airflow_provider_ducklake.lake.model import DataFile, PartitionSpec, SortKey
+
+__all__ = [
+    "AppendTask",
+    "FlushDeletesTask",
+    "FlushTask",
+    "InlinedRow",
+    "ParquetOptions",
+    "RegisterTask",
+    "RewriteTask",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetOptions:
+    """How Parquet files of a table are written; None leaves DuckDB's default.
+
+    Attributes:
+        target_file_size: Bytes a file should reach before the next is begun.
+        hive_file_pattern: Partition directories named `key=value/` below the table's path.
+        encrypted: Each file gets a fresh key.
+    """
+
+    compression: str | None = None
+    compression_level: int | None = None
+    row_group_size: int | None = None
+    row_group_size_bytes: int | None = None
+    version: int | None = None
+    target_file_size: int = 512 * 1024 * 1024
+    hive_file_pattern: bool = True
+    encrypted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTask:
+    """Read some data files, apply their deletes, and write the surviving rows as one file.
+
+    Attributes:
+        columns: Columns to write; values are found by column id in every source.
+        sources: Files to read, in the order their rows are written when nothing is sorted.
+        directory: Full path (ending in `/`) of the directory the output goes to.
+        sort_keys: Order of the output rows; empty keeps the order of the sources.
+        write_row_ids: Write `_ducklake_internal_row_id`.
+        write_snapshot_ids: Write `_ducklake_internal_snapshot_id`.
+    """
+
+    columns: tuple[Column, ...]
+    sources: tuple[DataFile, ...]
+    directory: str
+    options: ParquetOptions
+    sort_keys: tuple[SortKey, ...] = ()
+    write_row_ids: bool = True
+    write_snapshot_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AppendTask:
+    """Write rows that come as Arrow batches into new data files of a table.
+
+    Attributes:
+        columns: Top-level columns of the table; every one is written.
+        partition: Spec to partition by, or None.
+        directory: Full path (ending in `/`) of the table's files.
+    """
+
+    columns: tuple[Column, ...]
+    directory: str
+    options: ParquetOptions
+    partition: PartitionSpec | None = None
+    sort_keys: tuple[SortKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlushTask:
+    """Write rows inlined in the catalog to Parquet, deleted versions with a delete file.
+
+    Attributes:
+        columns: Top-level columns of the schema version the rows were inlined under.
+        rows: All row versions of one inlined table that are old enough to flush.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[InlinedRow, ...]
+    directory: str
+    options: ParquetOptions
+    partition: PartitionSpec | None = None
+    sort_keys: tuple[SortKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlushDeletesTask:
+    """Write the deletes a catalog holds inline for one data file to one delete file.
+
+    Attributes:
+        data_file: The file; its `delete_files` are merged into the new one.
+        deletes: (position, snapshot id of the delete), one a deleted row.
+        directory: Full path (ending in `/`) the delete file goes to.
+    """
+
+    data_file: DataFile
+    deletes: tuple[tuple[int, int], ...]
+    directory: str
+    encrypted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTask:
+    """Inspect one Parquet file somebody else wrote, so that it can be registered.
+
+    Attributes:
+        path: Full path.
+        allow_missing: Columns the file lacks read as their default.
+        ignore_extra_columns: Columns the table lacks are left alone.
+        hive_partitioning: Take column values from `key=value` directories; None decides by file.
+    """
+
+    path: str
+    table_name: str
+    columns: tuple[Column, ...]
+    partition: PartitionSpec | None = None
+    allow_missing: bool = False
+    ignore_extra_columns: bool = False
+    hive_partitioning: bool | None = None

@@ -1,0 +1,117 @@
+"""Read the column statistics that DuckDB returns for a Parquet file it has just written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from airflow_provider_ducklake.lake.columns import Column
+from airflow_provider_ducklake.lake.statistics import ColumnStatistics
+from airflow_provider_ducklake.lake.types import FLOATING, TEXT_ORDERED, WITHOUT_BOUNDS
+
+# DuckDB cuts a longer text bound off here: it is no longer a value of the column.
+_LONGEST_BOUND: Final = 256
+# DuckDB 1.5 counts no values of these although there are some.
+_UNCOUNTED: Final = frozenset({"interval", "timetz"})
+
+
+def parse_statistics(
+    columns: Iterable[Column], found: Mapping[str, Mapping[str, str]]
+) -> tuple[ColumnStatistics, ...]:
+    """Return the statistics of every leaf column that DuckDB says something about.
+
+    Args:
+        columns: Top-level columns of the file.
+        found: `column_statistics` of COPY's RETURN_STATS: entries by quoted path (`"l"."element"`).
+    """
+    by_path = {_split_path(name): entries for name, entries in found.items()}
+    return tuple(_leaves(columns, by_path))
+
+
+def _split_path(text: str) -> tuple[str, ...]:
+    """Split DuckDB's `"a"."b"` into its names."""
+    names, position = [], 0
+    while position < len(text):
+        end = position + 1
+        while text[end] != '"' or text[end + 1 : end + 2] == '"':
+            end += 2 if text[end] == '"' else 1
+        names.append(text[position + 1 : end].replace('""', '"'))
+        position = end + 2
+    return tuple(names)
+
+
+def _leaves(
+    columns: Iterable[Column], found: Mapping[tuple[str, ...], Mapping[str, str]]
+) -> Iterator[ColumnStatistics]:
+    for column in columns:
+        for path, leaf in _leaf_paths(column, (column.name,)):
+            if leaf.type == "variant":
+                # It is shredded differently in every file: bounds of its parts are not its own.
+                parts = [e for key, e in found.items() if key[: len(path)] == path]
+                sizes = [int(e["column_size_bytes"]) for e in parts if "column_size_bytes" in e]
+                yield ColumnStatistics(leaf.column_id, size_bytes=sum(sizes) if sizes else None)
+            elif path in found:
+                yield _leaf_statistics(leaf, found[path])
+
+
+def _leaf_paths(column: Column, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Column]]:
+    if not column.is_nested:
+        yield path, column
+        return
+    names = {"list": ("element",), "map": ("key", "value")}.get(
+        column.type, tuple(child.name for child in column.children)
+    )
+    for name, child in zip(names, column.children, strict=True):
+        yield from _leaf_paths(child, (*path, name))
+
+
+def _leaf_statistics(leaf: Column, entries: Mapping[str, str]) -> ColumnStatistics:
+    size = _integer(entries.get("column_size_bytes"))
+    if leaf.type in _UNCOUNTED:
+        return ColumnStatistics(leaf.column_id, size_bytes=size)  # DuckDB counts none: unknown
+    values, nulls = _integer(entries.get("num_values")), _integer(entries.get("null_count"))
+    bounded = leaf.type not in WITHOUT_BOUNDS
+    return ColumnStatistics(
+        column_id=leaf.column_id,
+        size_bytes=size,
+        value_count=None if values is None or nulls is None else values - nulls,
+        null_count=nulls,
+        min_value=_bound(leaf, entries.get("min")) if bounded else None,
+        max_value=_bound(leaf, entries.get("max")) if bounded else None,
+        contains_nan=_flag(entries.get("has_nan")) if leaf.type in FLOATING else None,
+        extra_stats=_geometry_json(entries) if leaf.type == "geometry" else None,
+    )
+
+
+def _bound(leaf: Column, text: str | None) -> str | None:
+    if text is None or leaf.type not in TEXT_ORDERED:
+        return text
+    length = len(text) // 2 if leaf.type == "blob" else len(text.encode())
+    return text if length < _LONGEST_BOUND else None
+
+
+def _geometry_json(entries: Mapping[str, str]) -> str | None:
+    """Return bounding box and types as the reference spells them, but with exact numbers.
+
+    Source: storage/statistics/ducklake_geo_stats.cpp; it rounds to six digits, which can shrink the
+    box, and its reader takes a number without a decimal point for zero.
+    """
+    types = entries.get("geo_types")
+    if types is None:
+        return None
+    edges = [axis + end for axis in "xyzm" for end in ("min", "max")]
+    box = {e: float(v) if (v := entries.get(f"bbox_{e}")) else None for e in edges}
+    names = sorted(name.strip() for name in types.strip("[]").split(",") if name.strip())
+    try:
+        return json.dumps({"bbox": box, "types": names}, allow_nan=False)
+    except ValueError:  # an infinite or undefined edge bounds nothing
+        return None
+
+
+def _integer(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _flag(text: str | None) -> bool | None:
+    return None if text is None else text == "true"

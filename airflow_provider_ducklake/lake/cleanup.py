@@ -1,0 +1,140 @@
+"""Files scheduled for deletion: which are old enough to go, and forgetting those that went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from airflow_provider_ducklake.lake.errors import SafetyRefusal
+from airflow_provider_ducklake.lake.instants import parse_cutoff, parse_instant, parse_interval
+from airflow_provider_ducklake.lake.lake import Lake, LakeView
+from airflow_provider_ducklake.lake.paths import Location, join
+from airflow_provider_ducklake.lake.reader import check_format, read_options
+from airflow_provider_ducklake.lake.references import read_references
+from airflow_provider_ducklake.lake.results import Skipped
+
+# Younger files may belong to a job that has not committed yet, whatever the lake's option says.
+ORPHAN_FLOOR: Final = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledFile:
+    """One row of `ducklake_files_scheduled_for_deletion`, with its full path."""
+
+    file_id: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupPlan:
+    """What a cleanup would do.
+
+    Attributes:
+        delete: Objects to delete, then to forget.
+        forget: Rows to forget without touching the object: it lies outside the data path.
+        skipped: What stays scheduled, and why.
+    """
+
+    delete: tuple[ScheduledFile, ...]
+    forget: tuple[ScheduledFile, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def deletion_cutoff(
+    view: LakeView,
+    now: datetime,
+    *,
+    older_than: str | None = None,
+    everything: bool = False,
+    force: bool = False,
+    floor: timedelta | None = None,
+) -> datetime:
+    """Return the instant before which files may go, and refuse one that is too recent.
+
+    Args:
+        view: The lake, for its option `delete_older_than`.
+        now: The current instant.
+        older_than: An age or an instant; None takes the lake's option.
+        everything: No waiting at all.
+        force: A person has decided to go below the grace period.
+        floor: Smallest age that needs no force; None is the lake's option.
+
+    Raises:
+        SafetyRefusal: The cutoff is more recent than the floor allows, without force.
+        ConfigurationError: `older_than` cannot be read.
+    """
+    grace = parse_interval(view.option("delete_older_than") or "2 days")
+    if everything:
+        cutoff = now + timedelta(microseconds=1)
+    elif older_than:
+        cutoff = parse_cutoff(older_than, now)
+    else:
+        cutoff = now - grace
+    floor = grace if floor is None else floor
+    if cutoff > now - floor and not force:
+        raise SafetyRefusal(
+            f"this would delete files younger than {_days(floor)}, which a running reader or an "
+            "uncommitted job may still need; wait, or give force=true if nobody uses this lake"
+        )
+    return cutoff
+
+
+def plan_cleanup(
+    view: LakeView, cutoff: datetime, *, outside_data_path: bool = False
+) -> CleanupPlan:
+    """Choose the scheduled files that may go.
+
+    Args:
+        view: The lake.
+        cutoff: Only files scheduled before this instant.
+        outside_data_path: Delete registered files that lie outside the data path too. By
+            default they are somebody else's: the catalog forgets them, the objects stay.
+    """
+    rows = view.session.rows(
+        "SELECT data_file_id, path, path_is_relative, CAST(schedule_start AS VARCHAR) "
+        "FROM {ducklake_files_scheduled_for_deletion} ORDER BY data_file_id"
+    )
+    live = read_references(view.session, view.data_path).files
+    root = Location.parse(view.data_path).real()
+    delete, forget, reasons = [], [], Counter[str]()
+    for file_id, path, relative, since in rows:
+        full = join(view.data_path, path) if relative else path
+        file = ScheduledFile(int(file_id), full)
+        location = Location.parse(full).real()
+        if location in live:
+            reasons["still used by a table: not deleted"] += 1
+        elif parse_instant(since) >= cutoff:
+            reasons["scheduled too recently"] += 1
+        elif not outside_data_path and not location.is_under(root):
+            forget.append(file)
+        else:
+            delete.append(file)
+    skipped = tuple(Skipped(reason, count) for reason, count in sorted(reasons.items()))
+    return CleanupPlan(tuple(delete), tuple(forget), skipped)
+
+
+def still_unused(lake: Lake, files: Sequence[ScheduledFile]) -> list[ScheduledFile]:
+    """Return those of some scheduled files that no table uses, looked up just before deletion."""
+    with lake.view() as view:
+        live = read_references(view.session, view.data_path).files
+    return [file for file in files if Location.parse(file.path).real() not in live]
+
+
+def forget_files(lake: Lake, files: Sequence[ScheduledFile]) -> int:
+    """Take files off the schedule because their objects are gone; return how many rows went."""
+    if not files:
+        return 0
+    with lake.database.write() as session:
+        check_format(read_options(session), lake)
+        return session.execute_in(
+            "DELETE FROM {ducklake_files_scheduled_for_deletion} WHERE data_file_id IN (??)",
+            (file.file_id for file in files),
+        )
+
+
+def _days(age: timedelta) -> str:
+    hours = age.total_seconds() / 3_600
+    return f"{hours / 24:g} days" if hours >= 48 else f"{hours:g} hours"

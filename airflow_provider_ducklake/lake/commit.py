@@ -1,0 +1,320 @@
+"""The one committer: a short write transaction that re-validates, then adds a snapshot.
+
+The new snapshot's row is inserted before anything is checked. Its primary key makes every other
+writer of the lake, the reference included, wait or lose from that moment on, so what is read
+afterwards in the same transaction cannot change under the commit.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+from uuid import uuid4
+
+from airflow_provider_ducklake.lake.changes import (
+    Change,
+    find_conflict,
+    format_changes,
+    parse_changes,
+)
+from airflow_provider_ducklake.lake.database import Database, Session
+from airflow_provider_ducklake.lake.errors import (
+    CatalogUnavailable,
+    CommitConflict,
+    CommitStateUnknown,
+    ConfigurationError,
+    LostRace,
+)
+from airflow_provider_ducklake.lake.instants import format_instant, utc_now
+from airflow_provider_ducklake.lake.model import Snapshot
+from airflow_provider_ducklake.lake.options import LakeOptions
+from airflow_provider_ducklake.lake.reader import (
+    check_format,
+    read_head,
+    read_options,
+    read_snapshot,
+)
+
+T = TypeVar("T")
+ATTEMPTS: Final = 50
+_FIRST_WAIT: Final = 0.05  # seconds, doubled each time up to the cap, with full jitter
+_LONGEST_WAIT: Final = 2.0
+JOB_KEY: Final = "ducklake_job"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInfo:
+    """Who commits and why; stored beside the snapshot.
+
+    Attributes:
+        key: Identity of the job's work: a second commit under the same key is not made.
+        extra_info: Further JSON for `commit_extra_info`.
+    """
+
+    author: str | None = None
+    message: str | None = None
+    extra_info: Mapping[str, Any] = field(default_factory=dict)
+    key: str | None = None
+
+    def text(self, key: str, result: Mapping[str, Any] | None) -> str:
+        """Return the JSON for `commit_extra_info`."""
+        job: dict[str, Any] = {"key": key}
+        if result:
+            job["result"] = dict(result)
+        return json.dumps({**self.extra_info, JOB_KEY: job}, sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Generic[T]):
+    """A commit that happened: its snapshot, and what the change's own code returned.
+
+    `value` is None when an earlier try had committed already; `result` is what that try stored.
+    """
+
+    snapshot: Snapshot
+    value: T | None
+    already_done: bool = False
+    result: Mapping[str, Any] | None = None
+
+
+class SnapshotWriter:
+    """What a change sees inside the commit transaction."""
+
+    def __init__(self, session: Session, head: Snapshot, options: LakeOptions, key: str) -> None:
+        self.session = session
+        self.head = head
+        self.options = options
+        self.key = key
+        self.snapshot_id = head.snapshot_id + 1
+        self.now = max(utc_now(), head.time)
+        self.schema_version = head.schema_version
+        self.result: dict[str, Any] | None = None
+        self._next_file_id: int | None = None
+        self._next_catalog_id: int | None = None
+
+    def new_file_id(self) -> int:
+        """Return an id no data or delete file of this lake has ever had.
+
+        A foreign writer can leave a `next_file_id` that is already taken (cases FL-03): the ids
+        in use count too.
+        """
+        if self._next_file_id is None:
+            self._next_file_id = max(
+                self.head.next_file_id,
+                1 + self._largest("data_file_id", "ducklake_data_file"),
+                1 + self._largest("delete_file_id", "ducklake_delete_file"),
+                1 + self._largest("data_file_id", "ducklake_files_scheduled_for_deletion"),
+            )
+        self._next_file_id += 1
+        return self._next_file_id - 1
+
+    def new_catalog_id(self) -> int:
+        """Return an id no schema, table, view, partition, sort order or mapping has ever had."""
+        if self._next_catalog_id is None:
+            used = (
+                ("schema_id", "ducklake_schema"),
+                ("table_id", "ducklake_table"),
+                ("view_id", "ducklake_view"),
+                ("macro_id", "ducklake_macro"),
+                ("partition_id", "ducklake_partition_info"),
+                ("sort_id", "ducklake_sort_info"),
+                ("mapping_id", "ducklake_column_mapping"),
+            )
+            taken = max(self._largest(column, table) for column, table in used)
+            self._next_catalog_id = max(self.head.next_catalog_id, 1 + taken)
+        self._next_catalog_id += 1
+        return self._next_catalog_id - 1
+
+    def schema_changed(self, table_ids: Iterable[int] = ()) -> None:
+        """Raise the schema version once, and note it for the tables that changed shape."""
+        self.schema_version = self.head.schema_version + 1
+        self.session.insert(
+            "ducklake_schema_versions",
+            [(self.snapshot_id, self.schema_version, table_id) for table_id in table_ids],
+        )
+
+    def _largest(self, column: str, table: str) -> int:
+        # Both names are words of this module.
+        found = self.session.value(f"SELECT max({column}) FROM {{{table}}}")
+        return -1 if found is None else int(found)
+
+    def begin(self) -> None:
+        """Claim the snapshot id; from here on no other writer can commit before this one."""
+        self.session.insert(
+            "ducklake_snapshot",
+            [
+                (
+                    self.snapshot_id,
+                    format_instant(self.now),
+                    self.schema_version,
+                    self.head.next_catalog_id,
+                    self.head.next_file_id,
+                )
+            ],
+        )
+
+    def finish(self, changes: Iterable[Change], info: CommitInfo) -> None:
+        """Write the final counters of the snapshot and what it changed."""
+        self.session.execute(
+            "UPDATE {ducklake_snapshot} SET schema_version = ?, next_catalog_id = ?, "
+            "next_file_id = ? WHERE snapshot_id = ?",
+            (
+                self.schema_version,
+                self._next_catalog_id or self.head.next_catalog_id,
+                self._next_file_id or self.head.next_file_id,
+                self.snapshot_id,
+            ),
+        )
+        text = info.text(self.key, self.result)
+        row = (self.snapshot_id, format_changes(changes), info.author, info.message, text)
+        self.session.insert("ducklake_snapshot_changes", [row])
+
+
+def commit(
+    database: Database,
+    *,
+    base: int,
+    changes: Iterable[Change] | Callable[[SnapshotWriter], Iterable[Change]],
+    write: Callable[[SnapshotWriter], T],
+    info: CommitInfo | None = None,
+    where: object = "the lake",
+) -> Committed[T]:
+    """Commit a change as a new snapshot, retrying while other writers take the id first.
+
+    Args:
+        database: The catalog database.
+        base: Snapshot the change was planned on.
+        changes: What to say in `changes_made`, or a function that knows once ids are given.
+        write: Re-validates what the change depends on and writes its rows; it runs again on
+            every attempt and must have no effect outside the session. It may set
+            `writer.result` to what a later retry of the same job should be told.
+        info: Author, message, extra info and idempotency key.
+        where: What to call the lake in messages.
+
+    Returns:
+        The commit, or the earlier one under the same key.
+
+    Raises:
+        CommitConflict: Somebody changed what this builds on; plan again.
+        CommitStateUnknown: The outcome could not be found out; nothing may be cleaned up.
+        UnsupportedCatalog: The format version is not ours (checked in this transaction again).
+        ConfigurationError: The lake requires a commit message and there is none.
+    """
+    info = info or CommitInfo()
+    key = info.key or f"once-{uuid4()}"
+    wait = _FIRST_WAIT
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return _attempt(database, base, changes, write, info, key, where)
+        except LostRace:
+            if attempt == ATTEMPTS:
+                raise
+        except CommitStateUnknown:
+            done = _look_up(database, key)
+            if done is not None:
+                return done
+        time.sleep(random.uniform(0, wait))
+        wait = min(wait * 2, _LONGEST_WAIT)
+    raise AssertionError("unreachable")
+
+
+def _attempt(
+    database: Database,
+    base: int,
+    changes: Iterable[Change] | Callable[[SnapshotWriter], Iterable[Change]],
+    write: Callable[[SnapshotWriter], T],
+    info: CommitInfo,
+    key: str,
+    where: object,
+) -> Committed[T]:
+    with database.write() as session:
+        options = read_options(session)
+        check_format(options, where)
+        done = find_commit(session, key)
+        if done is not None:
+            return done
+        if options.get("require_commit_message") == "true" and not info.message:
+            raise ConfigurationError(
+                f"{where} requires a commit message (option require_commit_message): give one"
+            )
+        writer = SnapshotWriter(session, read_head(session), options, key)
+        writer.begin()
+        theirs = _changes_since(session, base, writer.head.snapshot_id)
+        if not callable(changes):
+            _refuse_conflict(changes, theirs)
+        value = write(writer)
+        if callable(changes):
+            changes = tuple(changes(writer))
+            _refuse_conflict(changes, theirs)
+        writer.finish(changes, info)
+        snapshot = read_snapshot(session, writer.snapshot_id)
+    return Committed(snapshot, value)
+
+
+def _refuse_conflict(ours: Iterable[Change], theirs: Iterable[Change]) -> None:
+    reason = find_conflict(ours, theirs)
+    if reason is not None:
+        raise CommitConflict(f"{reason}; plan again on the newest snapshot")
+
+
+def _changes_since(session: Session, base: int, head: int) -> list[Change]:
+    if base > head:
+        raise CommitConflict(
+            f"the plan was made on snapshot {base}, but the newest is {head}: the catalog was "
+            "put back; plan again"
+        )
+    rows = session.rows(
+        "SELECT snapshot_id, changes_made FROM {ducklake_snapshot_changes} "
+        "WHERE snapshot_id > ? AND snapshot_id <= ?",
+        (base, head),
+    )
+    if len(rows) != head - base:
+        raise CommitConflict(
+            f"snapshots between {base} and {head} were expired meanwhile, so what they changed "
+            "cannot be told; plan again"
+        )
+    return [change for _, text in rows for change in parse_changes(text)]
+
+
+def find_commit(session: Session, key: str) -> Committed[Any] | None:
+    """Return the commit made under an idempotency key, if it is still kept."""
+    wanted = f'"key": {json.dumps(key)}'
+    for special in ("\\", "%", "_"):
+        wanted = wanted.replace(special, f"\\{special}")
+    query = (
+        "SELECT snapshot_id, commit_extra_info FROM {ducklake_snapshot_changes} "
+        "WHERE commit_extra_info LIKE ? ESCAPE '\\' ORDER BY snapshot_id DESC"
+    )
+    for snapshot_id, text in session.rows(query, (f"%{wanted}%",)):
+        job = _job_of(text)
+        if job.get("key") == key:
+            snapshot = read_snapshot(session, int(snapshot_id))
+            return Committed(snapshot, None, already_done=True, result=job.get("result"))
+    return None
+
+
+def _job_of(text: str) -> Mapping[str, Any]:
+    try:
+        job = json.loads(text)[JOB_KEY]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return job if isinstance(job, dict) else {}
+
+
+def _look_up(database: Database, key: str) -> Committed[Any] | None:
+    """Find out what became of a COMMIT whose answer never came."""
+    for _ in range(10):
+        try:
+            with database.read() as session:
+                return find_commit(session, key)
+        except CatalogUnavailable:
+            time.sleep(1)
+    raise CommitStateUnknown(
+        "the database did not come back after a COMMIT without an answer. The commit may have "
+        f"happened: look for key {key} in ducklake_snapshot_changes.commit_extra_info, and do not "
+        "delete the job's files"
+    )

@@ -1,0 +1,168 @@
+"""A catalog in a PostgreSQL schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import psycopg
+from psycopg import sql
+
+from airflow_provider_ducklake.lake.database.base import Row, Session, Value
+from airflow_provider_ducklake.lake.errors import (
+    CatalogUnavailable,
+    CommitStateUnknown,
+    LakeError,
+    LostRace,
+    UnsupportedCatalog,
+)
+from airflow_provider_ducklake.lake.identifiers import quote_identifier
+from airflow_provider_ducklake.lake.location import CatalogLocation
+
+Connection = psycopg.Connection[Row]
+_RACES: Final = (
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.DeadlockDetected,
+)
+_NO_LAKE: Final = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.InvalidSchemaName,
+)
+
+
+class PostgresSession(Session):
+    """One transaction on PostgreSQL."""
+
+    def __init__(self, connection: Connection, schema: str) -> None:
+        self._connection = connection
+        self.schema = schema
+
+    def _run(self, statement: str, parameters: Sequence[Value]) -> tuple[list[Row], int]:
+        # The text is composed in this package from fixed words and quoted names alone.
+        text = statement.replace("%", "%%").replace("?", "%s")
+        cursor = self._connection.execute(sql.SQL(text), parameters)
+        return (cursor.fetchall() if cursor.description else []), cursor.rowcount
+
+    def has_table(self, name: str) -> bool:
+        query = sql.SQL("SELECT to_regclass({})").format(
+            sql.Literal(sql.Identifier(self.schema or "public", name).as_string(None))
+        )
+        return self._connection.execute(query).fetchone() != (None,)
+
+    def table_names(self) -> list[str]:
+        query = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename"
+        return [name for (name,) in self._connection.execute(query, (self.schema,))]
+
+    def inlined_text(self, column: str, stored_as_bytes: bool) -> str:
+        return column if stored_as_bytes else f"CAST({column} AS VARCHAR)"
+
+    def sibling_data_paths(self) -> list[tuple[str, str]]:
+        schemas = self._run(
+            "SELECT table_schema FROM information_schema.tables WHERE table_name = ?",
+            ("ducklake_metadata",),
+        )[0]
+        found = []
+        for (schema,) in schemas:
+            if schema != self.schema:
+                table = f"{quote_identifier(schema)}.ducklake_metadata"
+                query = f'SELECT "value" FROM {table} WHERE "key" = ? AND "scope" IS NULL'
+                found += [(schema, path) for (path,) in self._run(query, ("data_path",))[0]]
+        return found
+
+
+class PostgresDatabase:
+    """A schema of a PostgreSQL database."""
+
+    def __init__(self, location: CatalogLocation, lock_timeout: float) -> None:
+        self._location = location
+        self._lock_timeout = lock_timeout
+        self._schema = location.metadata_schema or "public"
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """See `Database.read`."""
+        with self._connection() as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+            with self._errors_named(connection):
+                yield PostgresSession(connection, self._schema)
+                connection.rollback()
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """See `Database.write`."""
+        with self._connection() as connection, self._errors_named(connection):
+            yield PostgresSession(connection, self._schema)
+            self._commit(connection)
+
+    @contextmanager
+    def create(self) -> Iterator[Session]:
+        """See `Database.create`."""
+        with self._connection() as connection, self._errors_named(connection):
+            connection.execute(
+                sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema))
+            )
+            yield PostgresSession(connection, self._schema)
+            self._commit(connection)
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        try:
+            connection: Connection = psycopg.connect(
+                self._location.conninfo,
+                connect_timeout=10,
+                application_name="airflow-provider-ducklake",
+            )
+        except psycopg.Error as error:
+            raise CatalogUnavailable(
+                f"{self._location} cannot be reached: {_first_line(error)}"
+            ) from None
+        try:
+            connection.execute("SET TIME ZONE 'UTC'")
+            connection.execute(
+                sql.SQL("SET lock_timeout = {}").format(int(self._lock_timeout * 1000))
+            )
+            connection.commit()
+            yield connection
+        finally:
+            connection.close()
+
+    def _commit(self, connection: Connection) -> None:
+        try:
+            connection.commit()
+        except psycopg.OperationalError as error:
+            if isinstance(error, _RACES):
+                raise
+            raise CommitStateUnknown(
+                f"{self._location} went away during COMMIT, so the commit may or may not have "
+                "happened: look at its newest snapshots before doing anything else"
+            ) from error
+
+    @contextmanager
+    def _errors_named(self, connection: Connection) -> Iterator[None]:
+        try:
+            yield
+        except _RACES as error:
+            raise LostRace(
+                f"{self._location}: another commit was first ({_first_line(error)})"
+            ) from error
+        except psycopg.Error as error:
+            raise self._named(error) from error
+
+    def _named(self, error: psycopg.Error) -> LakeError:
+        if isinstance(error, _NO_LAKE):
+            return UnsupportedCatalog(
+                f"{self._location} holds no DuckLake 1.0 catalog ({_first_line(error)})"
+            )
+        if isinstance(error, psycopg.errors.LockNotAvailable):
+            return CatalogUnavailable(
+                f"{self._location}: another session held a lock for {self._lock_timeout:g} s"
+            )
+        return CatalogUnavailable(f"{self._location} refused: {_first_line(error)}")
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return str(error).strip().split("\n", 1)[0]

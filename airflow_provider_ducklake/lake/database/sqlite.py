@@ -1,0 +1,120 @@
+"""A catalog in a SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import quote
+
+from airflow_provider_ducklake.lake.database.base import Row, Session, Value
+from airflow_provider_ducklake.lake.errors import (
+    CatalogUnavailable,
+    LakeError,
+    LostRace,
+    UnsupportedCatalog,
+)
+from airflow_provider_ducklake.lake.location import CatalogLocation
+
+
+class SqliteSession(Session):
+    """One transaction on a SQLite file."""
+
+    # The types the reference's own DDL ends up with through DuckDB's SQLite scanner.
+    types = MappingProxyType({"BOOLEAN": "BIGINT", "UUID": "VARCHAR", "TIMESTAMPTZ": "VARCHAR"})
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def _run(self, statement: str, parameters: Sequence[Value]) -> tuple[list[Row], int]:
+        cursor = self._connection.execute(statement, parameters)
+        rows = cursor.fetchall() if cursor.description else []
+        return rows, cursor.rowcount
+
+    def has_table(self, name: str) -> bool:
+        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        return self._connection.execute(query, (name,)).fetchone() is not None
+
+    def table_names(self) -> list[str]:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+        return [name for (name,) in self._connection.execute(query)]
+
+    def inlined_text(self, column: str, stored_as_bytes: bool) -> str:
+        return column
+
+
+class SqliteDatabase:
+    """A SQLite file; writers queue on its lock."""
+
+    def __init__(self, location: CatalogLocation, lock_timeout: float) -> None:
+        self._location = location
+        self._lock_timeout = lock_timeout
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """See `Database.read`."""
+        with self._transaction("ro", "BEGIN") as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """See `Database.write`."""
+        with self._transaction("rw", "BEGIN IMMEDIATE") as session:
+            yield session
+
+    @contextmanager
+    def create(self) -> Iterator[Session]:
+        """See `Database.create`."""
+        Path(self._location.target).parent.mkdir(parents=True, exist_ok=True)
+        with self._transaction("rwc", "BEGIN IMMEDIATE") as session:
+            yield session
+
+    @contextmanager
+    def _transaction(self, mode: str, begin: str) -> Iterator[Session]:
+        path = Path(self._location.target)
+        if mode != "rwc" and not path.is_file():
+            raise CatalogUnavailable(
+                f"there is no {self._location}: check the path, or create the lake first"
+            )
+        uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
+        with self._errors_named(), closing(self._connect(uri)) as connection:
+            connection.execute(begin)
+            try:
+                yield SqliteSession(connection)
+            except BaseException:
+                connection.rollback()
+                raise
+            connection.commit()
+
+    def _connect(self, uri: str) -> sqlite3.Connection:
+        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=self._lock_timeout)
+
+    @contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.IntegrityError as error:
+            raise LostRace(f"{self._location}: another commit was first ({error})") from error
+        except sqlite3.OperationalError as error:
+            raise self._named(error) from error
+        except sqlite3.DatabaseError as error:
+            raise UnsupportedCatalog(
+                f"{self._location} is not a SQLite database DuckLake can use ({error})"
+            ) from error
+
+    def _named(self, error: sqlite3.OperationalError) -> LakeError:
+        text = str(error)
+        if "locked" in text:
+            return CatalogUnavailable(
+                f"{self._location} stayed locked by another client for "
+                f"{self._lock_timeout:g} s: wait for it, or let jobs queue in an Airflow pool"
+            )
+        if "no such table" in text or "no such column" in text:
+            return UnsupportedCatalog(f"{self._location} holds no DuckLake 1.0 catalog ({text})")
+        if "readonly" in text:
+            return CatalogUnavailable(f"{self._location} cannot be written: check its permissions")
+        if "full" in text:
+            return CatalogUnavailable(f"{self._location}: the disk is full, nothing was committed")
+        return CatalogUnavailable(f"{self._location} cannot be used ({text})")

@@ -1,0 +1,156 @@
+"""Rows and deletes that a catalog keeps inline, read as text and taken out when flushed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from airflow_provider_ducklake.lake.columns import Column
+from airflow_provider_ducklake.lake.commit import SnapshotWriter
+from airflow_provider_ducklake.lake.database import Session, Value
+from airflow_provider_ducklake.lake.errors import BadInput
+from airflow_provider_ducklake.lake.files import inlined_delete_table
+from airflow_provider_ducklake.lake.identifiers import quote_identifier
+
+_BYTES: Final = frozenset({"varchar", "json", "blob"})  # PostgreSQL keeps these as bytea
+
+
+@dataclass(frozen=True, slots=True)
+class InlinedTable:
+    """A table in the catalog that holds inlined rows of one schema version of a lake table."""
+
+    name: str
+    schema_version: int
+    begin_snapshot: int
+
+
+@dataclass(frozen=True, slots=True)
+class InlinedRow:
+    """One version of an inlined row: ids, the snapshots it lived in, stored values.
+
+    `values` hold text in DuckDB's form, bytes for blobs, or None, one a top-level column.
+    """
+
+    row_id: int
+    begin_snapshot: int
+    end_snapshot: int | None
+    values: tuple[str | bytes | None, ...]
+
+    @property
+    def life(self) -> tuple[int, int, int | None]:
+        """What identifies this version of the row."""
+        return self.row_id, self.begin_snapshot, self.end_snapshot
+
+
+def inlined_tables(session: Session, table_id: int) -> list[InlinedTable]:
+    """Return the inlined-data tables of a lake table, oldest schema version first."""
+    names = session.rows(
+        "SELECT table_name, schema_version FROM {ducklake_inlined_data_tables} WHERE table_id = ?",
+        (table_id,),
+    )
+    versions = session.rows(
+        "SELECT schema_version, begin_snapshot FROM {ducklake_schema_versions} WHERE table_id = ?",
+        (table_id,),
+    )
+    created = session.value(
+        "SELECT min(begin_snapshot) FROM {ducklake_table} WHERE table_id = ?", (table_id,)
+    )
+    found = []
+    for name, version in names:
+        begins = [int(begin) for v, begin in versions if int(v) <= int(version)]
+        found.append(InlinedTable(name, int(version), max(begins, default=int(created or 0))))
+    return sorted(found, key=lambda table: table.schema_version)
+
+
+def count_live_rows(session: Session, table_id: int) -> int:
+    """Return how many inlined rows of a table are visible now."""
+    total = 0
+    for table in inlined_tables(session, table_id):
+        if session.has_table(table.name):
+            query = "SELECT count(*) FROM {inlined} WHERE end_snapshot IS NULL"
+            total += int(session.value(query, inlined=table.name))
+    return total
+
+
+def read_inlined_rows(
+    session: Session, table: InlinedTable, columns: Sequence[Column], up_to: int
+) -> list[InlinedRow]:
+    """Return every version of the rows inlined up to a snapshot, by row id and begin.
+
+    Args:
+        session: A transaction on the catalog.
+        table: The inlined-data table.
+        columns: Top-level columns of its schema version.
+        up_to: Newest snapshot whose rows are wanted.
+
+    Raises:
+        BadInput: A stored value is not valid UTF-8 where text belongs.
+    """
+    if not session.has_table(table.name):
+        return []
+    values = [session.inlined_text(quote_identifier(c.name), c.type in _BYTES) for c in columns]
+    query = (
+        f"SELECT {', '.join(['row_id', 'begin_snapshot', 'end_snapshot', *values])} "
+        "FROM {inlined} WHERE begin_snapshot <= ? ORDER BY row_id, begin_snapshot"
+    )
+    return [
+        InlinedRow(int(row[0]), int(row[1]), row[2], _decoded(table, columns, row))
+        for row in session.rows(query, (up_to,), inlined=table.name)
+    ]
+
+
+def lives(session: Session, table: InlinedTable, up_to: int) -> set[tuple[int, int, int | None]]:
+    """Return what identifies each row version inlined up to a snapshot."""
+    query = "SELECT row_id, begin_snapshot, end_snapshot FROM {inlined} WHERE begin_snapshot <= ?"
+    return {(int(r), int(b), e) for r, b, e in session.rows(query, (up_to,), inlined=table.name)}
+
+
+def remove_inlined_rows(session: Session, table: InlinedTable, up_to: int) -> int:
+    """Remove the row versions inlined up to a snapshot; return how many there were."""
+    statement = "DELETE FROM {inlined} WHERE begin_snapshot <= ?"
+    return session.execute(statement, (up_to,), inlined=table.name)
+
+
+def end_inlined_rows(writer: SnapshotWriter, table_id: int) -> None:
+    """End every live inlined row of a table at the new snapshot."""
+    for table in inlined_tables(writer.session, table_id):
+        if writer.session.has_table(table.name):
+            writer.session.execute(
+                "UPDATE {inlined} SET end_snapshot = ? WHERE end_snapshot IS NULL",
+                (writer.snapshot_id,),
+                inlined=table.name,
+            )
+
+
+def remove_inlined_deletes(
+    session: Session, table_id: int, file_ids: Iterable[int], up_to: int
+) -> int:
+    """Remove the inlined deletes of some data files up to a snapshot; return how many."""
+    name = inlined_delete_table(table_id)
+    if not session.has_table(name):
+        return 0
+    statement = "DELETE FROM {inlined} WHERE begin_snapshot <= ? AND file_id IN (??)"
+    return session.execute_in(statement, file_ids, (up_to,), inlined=name)
+
+
+def _decoded(
+    table: InlinedTable, columns: Sequence[Column], row: Any
+) -> tuple[str | bytes | None, ...]:
+    return tuple(
+        _text(value, column, f"{table.name} row {row[0]}")
+        for value, column in zip(row[3:], columns, strict=True)
+    )
+
+
+def _text(value: Value, column: Column, where: str) -> str | bytes | None:
+    if value is None or (isinstance(value, bytes | memoryview) and column.type == "blob"):
+        return None if value is None else bytes(value)
+    if isinstance(value, bytes | memoryview):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            raise BadInput(
+                f"inlined value of column {column.name!r} in {where} is not valid UTF-8"
+            ) from None
+    return str(value)

@@ -1,0 +1,267 @@
+"""A lake: its catalog database, where its files are, and the way to read and commit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import uuid4
+
+from airflow_provider_ducklake.lake import reader
+from airflow_provider_ducklake.lake.changes import Change, created_schema, parse_changes
+from airflow_provider_ducklake.lake.commit import (
+    CommitInfo,
+    Committed,
+    SnapshotWriter,
+    commit,
+    find_commit,
+)
+from airflow_provider_ducklake.lake.database import Database, Session, open_database
+from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.files import read_live_files
+from airflow_provider_ducklake.lake.instants import format_instant, utc_now
+from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.lake.metadata_tables import FORMAT_VERSION
+from airflow_provider_ducklake.lake.model import DataFile, Snapshot, Table
+from airflow_provider_ducklake.lake.options import LakeOptions
+from airflow_provider_ducklake.lake.paths import Location, as_directory
+from airflow_provider_ducklake.storage import StorageOptions, Store, open_store
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotChanges:
+    """What a snapshot changed, as far as waiting for data is concerned.
+
+    Attributes:
+        changed_tables: Ids of tables whose rows or shape changed (compaction and flush do not).
+        created_tables: `schema.table` of tables that were created, in lower case.
+        maintenance_only: True when nothing but compaction and flush happened.
+    """
+
+    snapshot_id: int
+    changed_tables: frozenset[int]
+    created_tables: frozenset[str]
+    maintenance_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LakeView:
+    """The catalog inside one short read transaction."""
+
+    session: Session
+    options: LakeOptions
+    head: Snapshot
+    data_path: str
+
+    def tables(self, at: int | None = None) -> list[Table]:
+        """Return the tables at a snapshot, by default the newest."""
+        snapshot_id = self.head.snapshot_id if at is None else at
+        return reader.read_tables(self.session, snapshot_id, self.data_path)
+
+    def table(self, name: str) -> Table:
+        """Return one table of the newest snapshot.
+
+        Raises:
+            NotFound: There is none of that name.
+        """
+        return reader.find_table(self.tables(), name)
+
+    def live_files(self, table: Table) -> list[DataFile]:
+        """Return the data files of a table at the newest snapshot, with their deletes."""
+        return read_live_files(self.session, table, self.head.snapshot_id)
+
+    def option(self, key: str, table: Table | None = None) -> str | None:
+        """Return an option as it applies to a table, or to the whole lake."""
+        if table is None:
+            return self.options.get(key)
+        return self.options.get(key, schema_id=table.schema.schema_id, table_id=table.table_id)
+
+
+class Lake:
+    """One DuckLake catalog and its data path. Opening changes nothing and connects to nothing."""
+
+    def __init__(
+        self, location: CatalogLocation, database: Database, storage: StorageOptions
+    ) -> None:
+        self.location = location
+        self.database = database
+        self.storage = storage
+
+    @classmethod
+    def open(
+        cls,
+        location: CatalogLocation,
+        *,
+        storage: StorageOptions | None = None,
+        lock_timeout: float = 60.0,
+    ) -> Lake:
+        """Return the lake at a location.
+
+        Args:
+            location: The catalog.
+            storage: How its files are reached; None is the default credential chain.
+            lock_timeout: Seconds to wait for a catalog file that another client holds.
+        """
+        database = open_database(location, lock_timeout=lock_timeout)
+        return cls(location, database, storage or StorageOptions({}))
+
+    @classmethod
+    def create(
+        cls,
+        location: CatalogLocation,
+        *,
+        storage: StorageOptions | None = None,
+        encrypted: bool = False,
+        if_not_exists: bool = False,
+    ) -> Lake:
+        """Create the metadata tables, snapshot 0 and schema `main`, as the reference does.
+
+        Args:
+            location: The catalog, with the data path; file databases are created too.
+            storage: How the data path is reached.
+            encrypted: Write every Parquet file encrypted.
+            if_not_exists: An existing lake with the same data path is fine.
+
+        Raises:
+            ConfigurationError: There is no data path, or a lake exists already.
+        """
+        lake = cls.open(location, storage=storage)
+        if location.data_path is None:
+            raise ConfigurationError(
+                f"{location}: a new lake needs a data path (--data-path DIRECTORY or URL)"
+            )
+        data_path = as_directory(location.data_path)
+        lake.store(data_path).ensure_writable(data_path)
+        with lake.database.create() as session:
+            if session.has_table("ducklake_metadata"):
+                if not if_not_exists:
+                    raise ConfigurationError(f"{location} holds a lake already")
+            else:
+                _write_new_lake(session, data_path, encrypted)
+        lake.check()
+        return lake
+
+    def __str__(self) -> str:
+        return str(self.location)
+
+    @contextmanager
+    def view(self) -> Iterator[LakeView]:
+        """Open a short read transaction that sees one state of the catalog.
+
+        Raises:
+            UnsupportedCatalog: It is no DuckLake, or of another format version.
+            CatalogUnavailable: The database cannot be reached.
+            ConfigurationError: The data path given differs from the catalog's.
+        """
+        with self.database.read() as session:
+            options = reader.read_options(session)
+            reader.check_format(options, self)
+            yield LakeView(session, options, reader.read_head(session), self._data_path(options))
+
+    def check(self) -> None:
+        """Prove that the catalog can be reached and is of a format this package speaks."""
+        with self.view():
+            pass
+
+    @property
+    def data_path(self) -> str:
+        """Full path of the data, ending in `/`; a relative local one is made absolute."""
+        with self.view() as view:
+            return view.data_path
+
+    def head(self) -> Snapshot:
+        """Return the newest snapshot."""
+        with self.view() as view:
+            return view.head
+
+    def snapshots(self, after: int | None = None) -> list[Snapshot]:
+        """Return the kept snapshots with an id above `after`, oldest first."""
+        with self.view() as view:
+            return reader.read_snapshots(view.session, after=-1 if after is None else after)
+
+    def tables(self, at: int | None = None) -> list[Table]:
+        """Return the tables at a snapshot, by default the newest."""
+        with self.view() as view:
+            return view.tables(at)
+
+    def table(self, name: str) -> Table:
+        """Return one table of the newest snapshot; raises NotFound."""
+        with self.view() as view:
+            return view.table(name)
+
+    def find_commit(self, key: str) -> Snapshot | None:
+        """Return the snapshot committed under an idempotency key, if it is still kept."""
+        done = self.find_job(key)
+        return done.snapshot if done else None
+
+    def find_job(self, key: str) -> Committed[object] | None:
+        """Return the commit made under an idempotency key with the result stored beside it."""
+        with self.view() as view:
+            return find_commit(view.session, key)
+
+    def changes_since(self, snapshot_id: int) -> list[SnapshotChanges]:
+        """Return what each kept snapshot after one changed, oldest first."""
+        return [_changes_of(snapshot) for snapshot in self.snapshots(after=snapshot_id)]
+
+    def commit(
+        self,
+        *,
+        base: int,
+        changes: Iterable[Change] | Callable[[SnapshotWriter], Iterable[Change]],
+        write: Callable[[SnapshotWriter], T],
+        info: CommitInfo | None = None,
+    ) -> Committed[T]:
+        """Commit a change as a new snapshot; see `lake.commit.commit`."""
+        return commit(self.database, base=base, changes=changes, write=write, info=info, where=self)
+
+    def store(self, path: str | None = None) -> Store:
+        """Return the storage the data lies on."""
+        return open_store(path or self.data_path, self.storage)
+
+    def _data_path(self, options: LakeOptions) -> str:
+        stored = options.get("data_path") or ""
+        path = _absolute(as_directory(stored))
+        given = self.location.data_path
+        if given is not None and Location.parse(_absolute(given)) != Location.parse(path):
+            raise ConfigurationError(
+                f"{self}: the data path given ({given}) is not the one in the catalog ({stored}); "
+                "leave it out, or correct the connection"
+            )
+        return path
+
+
+def _absolute(path: str) -> str:
+    local = "://" not in path and not path.startswith("file:")
+    return os.path.join(os.getcwd(), path) if local else path
+
+
+def _write_new_lake(session: Session, data_path: str, encrypted: bool) -> None:
+    session.create_metadata_tables()
+    session.insert("ducklake_snapshot", [(0, format_instant(utc_now()), 0, 1, 0)])
+    session.insert(
+        "ducklake_snapshot_changes", [(0, str(created_schema("main")), None, None, None)]
+    )
+    settings = {
+        "version": FORMAT_VERSION,
+        "created_by": "airflow-provider-ducklake-spark",
+        "data_path": data_path,
+        "encrypted": "true" if encrypted else "false",
+    }
+    session.insert(
+        "ducklake_metadata", [(key, value, None, None) for key, value in settings.items()]
+    )
+    session.insert("ducklake_schema", [(0, str(uuid4()), 0, None, "main", "main/", True)])
+
+
+def _changes_of(snapshot: Snapshot) -> SnapshotChanges:
+    changes = parse_changes(snapshot.changes_made)
+    return SnapshotChanges(
+        snapshot.snapshot_id,
+        frozenset(c.table_id for c in changes if c.table_id is not None and not c.is_upkeep),
+        frozenset(c.about.replace('"', "").lower() for c in changes if c.word == "created_table"),
+        all(change.is_upkeep for change in changes),
+    )

@@ -1,0 +1,53 @@
+"""Every object a catalog refers to: what may never be deleted while it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_ducklake.lake.database import Session
+from airflow_provider_ducklake.lake.paths import Location, join
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """Canonical locations of all files in a catalog's tables, and of those scheduled to go."""
+
+    files: frozenset[Location]
+    scheduled: frozenset[Location]
+
+
+def table_directories(session: Session, data_path: str) -> dict[int, str]:
+    """Return the full directory of every table the catalog has rows of, dropped ones too."""
+    rows = session.rows(
+        "SELECT DISTINCT t.table_id, t.path, t.path_is_relative, s.path, s.path_is_relative "
+        "FROM {ducklake_table} t JOIN {ducklake_schema} s ON s.schema_id = t.schema_id"
+    )
+    directories = {}
+    for table_id, path, relative, schema_path, schema_relative in rows:
+        schema = join(data_path, schema_path) if schema_relative else schema_path
+        directories[int(table_id)] = join(schema, path) if relative else path
+    return directories
+
+
+def read_references(session: Session, data_path: str) -> References:
+    """Return every object the catalog refers to, of any table and any snapshot it still knows.
+
+    Raises:
+        BadInput, ConfigurationError: A stored path cannot be understood. Nothing may be deleted
+            then, so nothing is left out.
+    """
+    directories = table_directories(session, data_path)
+    files = set()
+    for table in ("ducklake_data_file", "ducklake_delete_file"):
+        rows = session.rows(f"SELECT table_id, path, path_is_relative FROM {{{table}}}")
+        for table_id, path, relative in rows:
+            full = join(directories[int(table_id)], path) if relative else path
+            files.add(Location.parse(full).real())
+    rows = session.rows(
+        "SELECT path, path_is_relative FROM {ducklake_files_scheduled_for_deletion}"
+    )
+    scheduled = {
+        Location.parse(join(data_path, path) if relative else path).real()
+        for path, relative in rows
+    }
+    return References(frozenset(files), frozenset(scheduled))

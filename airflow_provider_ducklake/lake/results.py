@@ -1,0 +1,98 @@
+"""What an operation did, small enough for XCom: counts, bytes and snapshots, never file lists."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something an operation left alone, and why, with how many items that is."""
+
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableResult:
+    """What happened to one table.
+
+    Attributes:
+        table: `schema.table`.
+        files_before: Live data files before the operation.
+        files_after: Live data files after it.
+        files_in: Data files read, retired or looked at by the operation.
+        files_out: Data files written or registered.
+        bytes_in: Bytes of `files_in`.
+        bytes_out: Bytes of `files_out` (predicted, in a dry run).
+        rows: Rows written, registered or flushed.
+        deleted_rows: Rows of live files that deletes hide (`info`).
+        inlined_rows: Live rows kept in the catalog itself (`info`).
+        snapshot_id: Snapshot the operation made for this table; None when it made none.
+        skipped: What was left alone.
+        remaining: Work still to do that a limit kept for the next run (files).
+        error: One line, when this table failed; the others went on.
+    """
+
+    table: str
+    files_before: int = 0
+    files_after: int = 0
+    files_in: int = 0
+    files_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    rows: int = 0
+    deleted_rows: int = 0
+    inlined_rows: int = 0
+    snapshot_id: int | None = None
+    skipped: tuple[Skipped, ...] = ()
+    remaining: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperationResult:
+    """What one operation did to one lake.
+
+    Attributes:
+        operation: The operation's name on the command line, e.g. `merge_adjacent_files`.
+        lake: Catalog without secrets.
+        dry_run: True when nothing was changed and the counts say what would be.
+        already_done: True when an earlier try had committed and its result is returned.
+        snapshot_before: Newest snapshot when the operation began.
+        snapshot_after: Newest snapshot this operation made, else `snapshot_before`.
+        tables: One entry a table the operation looked at.
+        counts: Figures that belong to no table: snapshots expired, files deleted, …
+        messages: Notes a person should read.
+        seconds: Duration.
+    """
+
+    operation: str
+    lake: str
+    dry_run: bool = False
+    already_done: bool = False
+    snapshot_before: int | None = None
+    snapshot_after: int | None = None
+    tables: tuple[TableResult, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)
+    messages: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def failed_tables(self) -> tuple[TableResult, ...]:
+        """The tables that ended with an error."""
+        return tuple(table for table in self.tables if table.error is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data (JSON, XCom)."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> OperationResult:
+        """Rebuild a result from `to_dict()`'s output, lists standing for tuples."""
+        tables = tuple(
+            TableResult(**{**table, "skipped": tuple(Skipped(**s) for s in table["skipped"])})
+            for table in data["tables"]
+        )
+        return cls(**{**data, "tables": tables, "messages": tuple(data["messages"])})

@@ -1,0 +1,137 @@
+"""Column statistics of files and tables: absent or right, never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import duckdb
+
+from airflow_provider_ducklake.lake.columns import Column
+from airflow_provider_ducklake.lake.types import (
+    FLOATING,
+    TEXT_ORDERED,
+    WITHOUT_BOUNDS,
+    duckdb_type,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """Statistics of one leaf column in one data file; None is unknown.
+
+    Attributes:
+        column_id: Id of the leaf column.
+        size_bytes: Compressed bytes of the column in the file.
+        value_count: Values that are not NULL.
+        null_count: Values that are NULL.
+        min_value: A lower bound in the text form of data_types.md; None also when all is NULL.
+        max_value: An upper bound, likewise.
+        contains_nan: Whether any value is NaN; only for floating-point columns.
+        extra_stats: JSON for geometry and variant columns.
+    """
+
+    column_id: int
+    size_bytes: int | None = None
+    value_count: int | None = None
+    null_count: int | None = None
+    min_value: str | None = None
+    max_value: str | None = None
+    contains_nan: bool | None = None
+    extra_stats: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumnStatistics:
+    """Bounds of one leaf column over a whole table; None is unknown."""
+
+    column_id: int
+    contains_null: bool | None = None
+    contains_nan: bool | None = None
+    min_value: str | None = None
+    max_value: str | None = None
+    extra_stats: str | None = None
+
+
+def merge_into_table(
+    column: Column,
+    current: TableColumnStatistics | None,
+    files: Sequence[ColumnStatistics | None],
+) -> TableColumnStatistics:
+    """Widen a table's column statistics so that they hold for the rows of more files too.
+
+    Args:
+        column: The leaf column, for its type.
+        current: What the table says now; None when it has said nothing yet (no rows so far).
+        files: One entry a new file with rows; None where a file has no statistics for it.
+    """
+    parts = [_of_file(s) if s else None for s in files]
+    if current is not None:
+        parts.insert(0, _of_table(current))
+    contains_null = _any([part.contains_null if part else None for part in parts])
+    contains_nan = None
+    if column.type in FLOATING:
+        contains_nan = _any([part.contains_nan if part else None for part in parts])
+    bounded = [part for part in parts if part is None or not part.only_null]
+    lower = bound_of(column.type, [p.min_value if p else None for p in bounded], smallest=True)
+    upper = bound_of(column.type, [p.max_value if p else None for p in bounded], smallest=False)
+    return TableColumnStatistics(column.column_id, contains_null, contains_nan, lower, upper)
+
+
+def bound_of(type_name: str, values: Iterable[str | None], *, smallest: bool) -> str | None:
+    """Return the smallest or largest of some bounds in text form; None when any is unknown.
+
+    The values are compared as their type: by DuckDB itself, which knows infinities, years
+    before Christ and decimals of 38 digits.
+    """
+    texts = list(values)
+    if not texts or type_name in WITHOUT_BOUNDS or any(text is None for text in texts):
+        return None
+    known = [text for text in texts if text is not None]
+    if type_name in TEXT_ORDERED:
+        return min(known) if smallest else max(known)
+    if len(set(known)) == 1:
+        return known[0]
+    return _by_value(type_name, known, "arg_min" if smallest else "arg_max")
+
+
+def _by_value(type_name: str, texts: list[str], pick: str) -> str | None:
+    # The type comes from a closed table and `pick` from the two words above.
+    compared = f"CAST(v AS {duckdb_type(type_name)})"
+    query = f"SELECT {pick}(v, {compared}) FROM (SELECT unnest(?::VARCHAR[]) v)"
+    with duckdb.connect(":memory:") as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        try:
+            row = connection.execute(query, [texts]).fetchone()
+        except duckdb.ConversionException:
+            return None  # a bound this type cannot read is no bound
+    return None if row is None else row[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    contains_null: bool | None
+    contains_nan: bool | None
+    min_value: str | None
+    max_value: str | None
+    only_null: bool
+
+
+def _of_file(stats: ColumnStatistics) -> _Part:
+    nulls = None if stats.null_count is None else stats.null_count > 0
+    only_null = stats.value_count == 0 and bool(stats.null_count)
+    return _Part(nulls, stats.contains_nan, stats.min_value, stats.max_value, only_null)
+
+
+def _of_table(stats: TableColumnStatistics) -> _Part:
+    # A table whose column has held only NULL so far has nulls and no bounds: nothing to widen.
+    # The same row could also mean "bounds unknown", and then they have to stay unknown.
+    return _Part(
+        stats.contains_null, stats.contains_nan, stats.min_value, stats.max_value, only_null=False
+    )
+
+
+def _any(flags: Sequence[bool | None]) -> bool | None:
+    if any(flags):
+        return True
+    return None if None in flags else False

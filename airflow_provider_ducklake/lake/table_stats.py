@@ -1,0 +1,180 @@
+"""The statistics a catalog keeps of whole tables: rows, bytes, next row id, column bounds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from airflow_provider_ducklake.lake.columns import leaves
+from airflow_provider_ducklake.lake.database import Session
+from airflow_provider_ducklake.lake.model import Table
+from airflow_provider_ducklake.lake.statistics import (
+    ColumnStatistics,
+    TableColumnStatistics,
+    merge_into_table,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatistics:
+    """Counters of a table: gross rows, the next free row id, bytes of its files."""
+
+    record_count: int = 0
+    next_row_id: int = 0
+    file_size_bytes: int = 0
+    exists: bool = False
+
+
+def read_table_statistics(session: Session, table_id: int) -> TableStatistics:
+    """Return a table's counters; zeroes with `exists=False` before its first row."""
+    rows = session.rows(
+        "SELECT record_count, next_row_id, file_size_bytes FROM {ducklake_table_stats} "
+        "WHERE table_id = ?",
+        (table_id,),
+    )
+    if not rows:
+        return TableStatistics()
+    record_count, next_row_id, size = (int(value or 0) for value in rows[0])
+    return TableStatistics(record_count, next_row_id, size, exists=True)
+
+
+def add_rows(
+    session: Session,
+    table: Table,
+    statistics: TableStatistics,
+    files: Sequence[Sequence[ColumnStatistics]],
+    *,
+    rows: int,
+    new_row_ids: int,
+    size: int,
+) -> None:
+    """Account for new files: counters go up, column bounds widen.
+
+    Args:
+        session: The commit transaction.
+        table: The table.
+        statistics: Its counters before.
+        files: Column statistics of each new file that has rows.
+        rows: Rows to add to the count.
+        new_row_ids: Row ids that were given out.
+        size: Bytes of the new files.
+    """
+    after = replace(
+        statistics,
+        record_count=statistics.record_count + rows,
+        next_row_id=statistics.next_row_id + new_row_ids,
+        file_size_bytes=statistics.file_size_bytes + size,
+    )
+    _write_counters(session, table.table_id, after)
+    by_file = [{s.column_id: s for s in of_file} for of_file in files]
+    current = _read_columns(session, table.table_id) if statistics.exists else {}
+    merged = []
+    for column in leaves(table.columns):
+        # A column added after the first rows has no row here: old rows hold its default.
+        if statistics.exists and column.column_id not in current:
+            continue
+        per_file = [of_file.get(column.column_id) for of_file in by_file]
+        merged.append(merge_into_table(column, current.get(column.column_id), per_file))
+    _write_columns(session, table.table_id, merged, insert=not statistics.exists)
+
+
+def recompute(
+    session: Session,
+    table: Table,
+    statistics: TableStatistics,
+    files: Sequence[Sequence[ColumnStatistics]],
+    *,
+    rows: int,
+    size: int,
+) -> None:
+    """Set a table's counters and bounds from all its live files, when none has deletes.
+
+    Args:
+        session: The commit transaction.
+        table: The table.
+        statistics: Its counters before; the next row id stays.
+        files: Column statistics of every live file with rows.
+        rows: Rows in those files.
+        size: Bytes of those files.
+    """
+    _write_counters(
+        session, table.table_id, replace(statistics, record_count=rows, file_size_bytes=size)
+    )
+    by_file = [{s.column_id: s for s in of_file} for of_file in files]
+    known = _read_columns(session, table.table_id)
+    merged = [
+        merge_into_table(column, None, [of_file.get(column.column_id) for of_file in by_file])
+        for column in leaves(table.columns)
+        if column.column_id in known
+    ]
+    _write_columns(session, table.table_id, merged, insert=False)
+
+
+def read_file_statistics(
+    session: Session, data_file_ids: Iterable[int]
+) -> dict[int, list[ColumnStatistics]]:
+    """Return the column statistics of some data files, by file id; files without any are absent."""
+    query = (
+        "SELECT data_file_id, column_id, column_size_bytes, value_count, null_count, min_value, "
+        "max_value, contains_nan, extra_stats FROM {ducklake_file_column_stats} "
+        "WHERE data_file_id IN (??)"
+    )
+    found: dict[int, list[ColumnStatistics]] = defaultdict(list)
+    for file_id, column_id, size, values, nulls, low, high, nan, extra in session.rows_in(
+        query, data_file_ids
+    ):
+        found[int(file_id)].append(
+            ColumnStatistics(int(column_id), size, values, nulls, low, high, _flag(nan), extra)
+        )
+    return found
+
+
+def _write_counters(session: Session, table_id: int, statistics: TableStatistics) -> None:
+    values = (statistics.record_count, statistics.next_row_id, statistics.file_size_bytes)
+    if statistics.exists:
+        session.execute(
+            "UPDATE {ducklake_table_stats} SET record_count = ?, next_row_id = ?, "
+            "file_size_bytes = ? WHERE table_id = ?",
+            (*values, table_id),
+        )
+    else:
+        session.insert("ducklake_table_stats", [(table_id, *values)])
+
+
+def _read_columns(session: Session, table_id: int) -> Mapping[int, TableColumnStatistics]:
+    query = (
+        "SELECT column_id, contains_null, contains_nan, min_value, max_value, extra_stats "
+        "FROM {ducklake_table_column_stats} WHERE table_id = ?"
+    )
+    rows = session.rows(query, (table_id,))
+    return {
+        int(column_id): TableColumnStatistics(
+            int(column_id), _flag(null), _flag(nan), low, high, extra
+        )
+        for column_id, null, nan, low, high, extra in rows
+    }
+
+
+def _flag(value: object) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _write_columns(
+    session: Session, table_id: int, columns: Sequence[TableColumnStatistics], *, insert: bool
+) -> None:
+    rows = [
+        (c.contains_null, c.contains_nan, c.min_value, c.max_value, c.extra_stats, c.column_id)
+        for c in columns
+    ]
+    if insert:
+        session.insert(
+            "ducklake_table_column_stats", [(table_id, row[5], *row[:5]) for row in rows]
+        )
+        return
+    for row in rows:
+        session.execute(
+            "UPDATE {ducklake_table_column_stats} SET contains_null = ?, contains_nan = ?, "
+            "min_value = ?, max_value = ?, extra_stats = ? WHERE column_id = ? AND table_id = ?",
+            (*row, table_id),
+        )

@@ -1,0 +1,334 @@
+"""Creating and dropping schemas and tables, and adding columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+from uuid import uuid4
+
+from airflow_provider_ducklake.lake.changes import (
+    created_schema,
+    created_table,
+    dropped_schema,
+    table_change,
+)
+from airflow_provider_ducklake.lake.columns import Column, find_column, number_columns
+from airflow_provider_ducklake.lake.commit import CommitInfo, Committed, SnapshotWriter
+from airflow_provider_ducklake.lake.errors import (
+    BadInput,
+    CommitConflict,
+    ConfigurationError,
+    NotFound,
+)
+from airflow_provider_ducklake.lake.lake import Lake
+from airflow_provider_ducklake.lake.model import PartitionField, Schema, SortKey, Table
+from airflow_provider_ducklake.lake.reader import read_schemas, read_tables, split_name
+
+_TRANSFORM: Final = re.compile(r"^(year|month|day|hour|identity)\s*\(\s*(.+?)\s*\)$", re.I)
+_BUCKET: Final = re.compile(r"^bucket\s*\(\s*(\d+)\s*,\s*(.+?)\s*\)$", re.I)
+_SORT: Final = re.compile(r"^(.+?)(?:\s+(ASC|DESC))?(?:\s+NULLS\s+(FIRST|LAST))?$", re.I)
+_PLAIN_NAME: Final = re.compile(r"^[A-Za-z0-9_-]+$")
+# Rows that describe a table and end with it (docs/stable/specification/queries.md, DROP TABLE).
+_OF_A_TABLE: Final = (
+    ("ducklake_table", "table_id"),
+    ("ducklake_partition_info", "table_id"),
+    ("ducklake_column", "table_id"),
+    ("ducklake_column_tag", "table_id"),
+    ("ducklake_data_file", "table_id"),
+    ("ducklake_delete_file", "table_id"),
+    ("ducklake_tag", "object_id"),
+    ("ducklake_sort_info", "table_id"),
+)
+
+
+def parse_partition_spec(text: str, columns: Sequence[Column]) -> tuple[PartitionField, ...]:
+    """Parse `year(ts), bucket(8, user_id), region` over a table's columns.
+
+    Raises:
+        NotFound: A column does not exist.
+        BadInput: A transform cannot be applied to the column's type.
+    """
+    fields = []
+    for index, part in enumerate(_split(text)):
+        if match := _BUCKET.match(part):
+            transform, name = f"bucket({int(match[1])})", match[2]
+        elif match := _TRANSFORM.match(part):
+            transform, name = match[1].lower(), match[2]
+        else:
+            transform, name = "identity", part
+        column = find_column(columns, name.strip('"'))
+        if column is None:
+            raise NotFound(f"partition key {part!r}: there is no column {name!r}")
+        _check_transform(transform, column)
+        fields.append(PartitionField(index, column.column_id, transform))
+    return tuple(fields)
+
+
+def parse_sort_spec(text: str) -> tuple[SortKey, ...]:
+    """Parse `a DESC, lower(b) NULLS FIRST` to sort keys; expressions are DuckDB's."""
+    keys = []
+    for part in _split(text):
+        match = _SORT.match(part)
+        if match is None:
+            raise BadInput(f"sort key {part!r}: write an expression and ASC or DESC")
+        direction = (match[2] or "ASC").upper()
+        nulls = (match[3] or "LAST").upper()
+        keys.append(SortKey(match[1].strip(), direction, f"NULLS_{nulls}"))
+    return tuple(keys)
+
+
+def create_schema(lake: Lake, name: str, *, info: CommitInfo | None = None) -> Committed[int]:
+    """Create a schema; the commit's value is its id.
+
+    Raises:
+        ConfigurationError: It exists already.
+    """
+
+    def write(writer: SnapshotWriter) -> int:
+        schemas = read_schemas(writer.session, writer.head.snapshot_id, data_path)
+        if any(schema.name.lower() == name.lower() for schema in schemas):
+            raise ConfigurationError(f"{lake}: schema {name!r} exists already")
+        schema_id, uuid = writer.new_catalog_id(), str(uuid4())
+        row = (schema_id, uuid, writer.snapshot_id, None, name, _directory(name, uuid), True)
+        writer.session.insert("ducklake_schema", [row])
+        writer.schema_changed()
+        return schema_id
+
+    with lake.view() as view:
+        base, data_path = view.head.snapshot_id, view.data_path
+    return lake.commit(base=base, changes=[created_schema(name)], write=write, info=info)
+
+
+def drop_schema(lake: Lake, name: str, *, info: CommitInfo | None = None) -> Committed[None]:
+    """Drop an empty schema.
+
+    Raises:
+        NotFound: There is none of that name.
+        ConfigurationError: It still has tables or views.
+    """
+    with lake.view() as view:
+        base = view.head.snapshot_id
+        schema = _find_schema(read_schemas(view.session, base, view.data_path), name)
+
+    def write(writer: SnapshotWriter) -> None:
+        for table in ("ducklake_table", "ducklake_view"):
+            count = writer.session.value(
+                f"SELECT count(*) FROM {{{table}}} WHERE schema_id = ? AND end_snapshot IS NULL",
+                (schema.schema_id,),
+            )
+            if count:
+                raise ConfigurationError(f"{lake}: schema {name!r} is not empty; drop its tables")
+        writer.session.execute(
+            "UPDATE {ducklake_schema} SET end_snapshot = ? "
+            "WHERE schema_id = ? AND end_snapshot IS NULL",
+            (writer.snapshot_id, schema.schema_id),
+        )
+        writer.schema_changed()
+
+    changes = [dropped_schema(schema.schema_id)]
+    return lake.commit(base=base, changes=changes, write=write, info=info)
+
+
+def create_table(
+    lake: Lake,
+    name: str,
+    columns: Sequence[Column],
+    *,
+    partition_by: str = "",
+    sorted_by: str = "",
+    if_not_exists: bool = False,
+    info: CommitInfo | None = None,
+) -> Committed[int] | None:
+    """Create a table; the commit's value is its id, None when it exists and may.
+
+    Args:
+        lake: The lake.
+        name: `schema.table`, or `table` for schema `main`.
+        columns: As from `parse_columns`; ids are numbered here.
+        partition_by: As for `parse_partition_spec`; empty for none.
+        sorted_by: As for `parse_sort_spec`; empty for none.
+        if_not_exists: An existing table of that name is fine.
+        info: For the commit.
+
+    Raises:
+        ConfigurationError: The table exists already.
+        NotFound: The schema, or a column of the specs, does not exist.
+    """
+    schema_name, table_name = split_name(name)
+    columns = number_columns(columns)
+    partition = parse_partition_spec(partition_by, columns)
+    sort_keys = parse_sort_spec(sorted_by)
+    with lake.view() as view:
+        base, data_path = view.head.snapshot_id, view.data_path
+        schema = _find_schema(read_schemas(view.session, base, data_path), schema_name)
+        tables = view.tables()
+    names = {(t.schema.schema_id, t.name.lower()) for t in tables}
+    if (schema.schema_id, table_name.lower()) in names:
+        if if_not_exists:
+            return None
+        raise ConfigurationError(f"{lake}: table {schema_name}.{table_name} exists already")
+
+    def write(writer: SnapshotWriter) -> int:
+        table_id, uuid, since = writer.new_catalog_id(), str(uuid4()), writer.snapshot_id
+        path = _directory(table_name, uuid)
+        row = (table_id, uuid, since, None, schema.schema_id, table_name, path, True)
+        writer.session.insert("ducklake_table", [row])
+        _insert_columns(writer, table_id, columns)
+        if partition:
+            _insert_partition(writer, table_id, partition)
+        if sort_keys:
+            _insert_sort_keys(writer, table_id, sort_keys)
+        writer.schema_changed([table_id])
+        return table_id
+
+    changes = [created_table(schema.name, table_name)]
+    return lake.commit(base=base, changes=changes, write=write, info=info)
+
+
+def drop_table(lake: Lake, name: str, *, info: CommitInfo | None = None) -> Committed[None]:
+    """Drop a table: everything that describes it ends at the new snapshot.
+
+    Raises:
+        NotFound: There is none of that name.
+    """
+    with lake.view() as view:
+        base, table = view.head.snapshot_id, view.table(name)
+
+    def write(writer: SnapshotWriter) -> None:
+        for metadata, column in _OF_A_TABLE:
+            writer.session.execute(
+                f"UPDATE {{{metadata}}} SET end_snapshot = ? "
+                f"WHERE {column} = ? AND end_snapshot IS NULL",
+                (writer.snapshot_id, table.table_id),
+            )
+        writer.schema_changed()
+
+    changes = [table_change("dropped_table", table.table_id)]
+    return lake.commit(base=base, changes=changes, write=write, info=info)
+
+
+def add_columns(writer: SnapshotWriter, table: Table, columns: Sequence[Column]) -> Table:
+    """Add columns at the end of a table inside a commit; return the table as it is then.
+
+    Rows written before read the new columns as NULL. The commit must also say `altered_table`.
+    """
+    known = writer.session.value(
+        "SELECT max(column_id) FROM {ducklake_column} WHERE table_id = ?", (table.table_id,)
+    )
+    numbered = number_columns(columns, int(known) + 1)
+    _insert_columns(writer, table.table_id, numbered)
+    writer.schema_changed([table.table_id])
+    return replace(table, columns=(*table.columns, *numbered))
+
+
+def require_unchanged(writer: SnapshotWriter, table: Table) -> None:
+    """Refuse to commit when a table is not what it was at planning.
+
+    Raises:
+        CommitConflict: It was dropped, renamed, altered, or is partitioned another way now.
+    """
+    # Only columns and partitioning are compared, so which root the paths are built on is no matter.
+    now = read_tables(
+        writer.session,
+        writer.head.snapshot_id,
+        table.schema.data_path,
+        table_ids=[table.table_id],
+    )
+    same = bool(now) and (now[0].columns, now[0].partition) == (table.columns, table.partition)
+    if not same:
+        raise CommitConflict(
+            f"{table.full_name} was altered or dropped while the job ran; plan again"
+        )
+
+
+def _directory(name: str, uuid: str) -> str:
+    # As the reference: a name with other characters than these could not be a directory's.
+    return f"{name if _PLAIN_NAME.match(name) else uuid}/"
+
+
+def _find_schema(schemas: Sequence[Schema], name: str) -> Schema:
+    for schema in schemas:
+        if schema.name.lower() == name.lower():
+            return schema
+    known = ", ".join(schema.name for schema in schemas)
+    raise NotFound(f"there is no schema {name!r}; this lake has: {known}")
+
+
+def _insert_columns(writer: SnapshotWriter, table_id: int, columns: Sequence[Column]) -> None:
+    rows: list[tuple[int | str | bool | None, ...]] = []
+
+    def add(column: Column, parent: int | None) -> None:
+        default = "NULL" if column.default_value is None else column.default_value
+        kind = "" if column.is_nested else column.default_value_type or "literal"
+        rows.append(
+            (
+                column.column_id,
+                writer.snapshot_id,
+                None,
+                table_id,
+                column.column_id,
+                column.name,
+                column.type,
+                column.initial_default,
+                default,
+                column.nulls_allowed,
+                parent,
+                kind,
+                "duckdb",
+            )
+        )
+        for child in column.children:
+            add(child, column.column_id)
+
+    for column in columns:
+        add(column, None)
+    writer.session.insert("ducklake_column", rows)
+
+
+def _insert_partition(
+    writer: SnapshotWriter, table_id: int, fields: Sequence[PartitionField]
+) -> None:
+    partition_id = writer.new_catalog_id()
+    row = (partition_id, table_id, writer.snapshot_id, None)
+    writer.session.insert("ducklake_partition_info", [row])
+    writer.session.insert(
+        "ducklake_partition_column",
+        [(partition_id, table_id, f.key_index, f.column_id, f.transform) for f in fields],
+    )
+
+
+def _insert_sort_keys(writer: SnapshotWriter, table_id: int, keys: Sequence[SortKey]) -> None:
+    sort_id = writer.new_catalog_id()
+    writer.session.insert("ducklake_sort_info", [(sort_id, table_id, writer.snapshot_id, None)])
+    writer.session.insert(
+        "ducklake_sort_expression",
+        [
+            (sort_id, table_id, index, key.expression, "duckdb", key.direction, key.null_order)
+            for index, key in enumerate(keys)
+        ],
+    )
+
+
+def _check_transform(transform: str, column: Column) -> None:
+    if column.is_nested:
+        raise BadInput(f"column {column.name!r} is a {column.type}: it cannot be a partition key")
+    if transform in ("year", "month", "day", "hour"):
+        allowed = column.type.startswith("timestamp") or (
+            column.type == "date" and transform != "hour"
+        )
+        if not allowed:
+            raise BadInput(f"column {column.name!r} is {column.type}: {transform}() needs a time")
+    if transform == "bucket(0)":
+        raise BadInput(f"bucket(0, {column.name}): a table needs at least one bucket")
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for position, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    return [part.strip() for part in (*parts, text[start:]) if part.strip()]

@@ -1,0 +1,1 @@
+"""Operators: one class for each operation on a lake, run as a Spark application."""

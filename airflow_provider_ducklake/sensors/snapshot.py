@@ -1,0 +1,178 @@
+"""The sensor that waits for new data in a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue
+
+from airflow_provider_ducklake.hooks._errors import airflow_error
+from airflow_provider_ducklake.hooks._values import as_bool, as_int, given, strings
+from airflow_provider_ducklake.lake.errors import LakeError, NotFound
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_ducklake.lake.lake import Lake, LakeView
+    from airflow_provider_ducklake.lake.model import Snapshot, Table
+
+_BASELINE: Final = "ducklake_baseline"
+
+
+class DuckLakeSnapshotSensor(BaseSensorOperator):
+    """Wait for a snapshot after a baseline that changed given tables; return its id.
+
+    The id returned (as XCom) is that of the newest snapshot that counts, so it serves as the next
+    baseline. Compaction and flush change no row and are ignored unless asked for. Snapshots that
+    were expired before the sensor saw them are made up for by the state of the tables' files.
+
+    Without a `baseline` the sensor waits for what comes after the snapshot that is newest when it
+    first looks. That one is kept in memory in mode `poke`. In mode `reschedule` every look is a new
+    process: from Airflow 3.3 on it is kept in the task state store, across retries too; before,
+    it is worked out again from the time of the first look, exact as far as the clocks of Airflow
+    and of the lake's writers agree. To be exact everywhere, pass a baseline, for example
+    `"{{ ti.xcom_pull('ingest')['snapshot_after'] }}"`.
+
+    Args:
+        ducklake_conn_id: Connection of the lake.
+        tables: Tables of which any may change, as `schema.table`, or `table` for schema `main`;
+            None is any change to the lake. One that does not exist yet is waited for.
+        baseline: Id of the newest snapshot that is known already.
+        include_maintenance: Let compaction and flush count too.
+        **kwargs: See `BaseSensorOperator`: `mode`, `poke_interval`, `timeout`, …
+    """
+
+    template_fields: Sequence[str] = (
+        "ducklake_conn_id",
+        "tables",
+        "baseline",
+        "include_maintenance",
+    )
+    ui_color = "#d9f0f7"
+
+    def __init__(
+        self,
+        *,
+        ducklake_conn_id: str = "ducklake_default",
+        tables: Sequence[str] | str | None = None,
+        baseline: int | str | None = None,
+        include_maintenance: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.ducklake_conn_id = ducklake_conn_id
+        self.tables = tables
+        self.baseline = baseline
+        self.include_maintenance = include_maintenance
+        self._seen: int | None = None
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Look once.
+
+        Args:
+            context: Airflow's execution context.
+
+        Returns:
+            Done, with the snapshot's id; or not yet.
+
+        Raises:
+            AirflowFailException: The connection is wrong, or the catalog is of another format.
+            AirflowException: The catalog cannot be reached now.
+        """
+        from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+
+        try:
+            lake = DuckLakeHook(self.ducklake_conn_id).lake()
+            found = self._look(lake, self._baseline(lake, context), context)
+        except LakeError as error:
+            raise airflow_error(error) from None
+        return PokeReturnValue(is_done=found is not None, xcom_value=found)
+
+    def _look(self, lake: Lake, baseline: int, context: Context) -> int | None:
+        """Return the snapshot that counts, or None and remember how far was looked."""
+        from airflow_provider_ducklake.sensors._changes import (
+            Watched,
+            changed_in_files,
+            find_change,
+        )
+
+        names = strings(self.tables, "tables")
+        maintenance = as_bool(self.include_maintenance, "include_maintenance")
+        with lake.view() as view:
+            tables = self._existing(view, names)
+            watched = Watched(
+                frozenset(table.table_id for table in tables) if names else None,
+                frozenset(table.full_name.lower() for table in tables),
+                maintenance,
+            )
+            found = find_change(_snapshots(view, baseline), baseline, watched)
+            if found.snapshot_id is not None:
+                self.log.info("Snapshot %s is what was waited for", found.snapshot_id)
+                return found.snapshot_id
+            counting = tables if names else view.tables()
+            if found.expired > 0 and changed_in_files(view, counting, baseline):
+                self.log.info(
+                    "Of the snapshots after %s, %s were expired; the files show a change",
+                    baseline,
+                    found.expired,
+                )
+                return found.looked_at
+        self.log.info("Nothing up to snapshot %s, nor after baseline %s", found.looked_at, baseline)
+        self._remember(found.looked_at, context)
+        return None
+
+    def _existing(self, view: LakeView, names: Sequence[str]) -> list[Table]:
+        from airflow_provider_ducklake.lake.reader import find_table
+
+        known = view.tables() if names else []
+        found = []
+        for name in names:
+            try:
+                found.append(find_table(known, name))
+            except NotFound:
+                self.log.info("There is no table %s yet", name)
+        return found
+
+    def _baseline(self, lake: Lake, context: Context) -> int:
+        """Return the snapshot after which changes count at this look."""
+        if self._seen is not None:
+            return self._seen
+        if given(self.baseline):
+            return as_int(self.baseline, "baseline")
+        if (store := context.get("task_state_store")) is not None:
+            kept = store.get(_BASELINE)
+            if kept is not None:
+                return int(str(kept))
+        first_look = self._first_look(context)
+        if first_look is None:
+            baseline = lake.head().snapshot_id
+        else:
+            snapshots = lake.snapshots()
+            older = [s.snapshot_id for s in snapshots if s.time <= first_look]
+            baseline = max(older, default=snapshots[0].snapshot_id - 1)
+        self._remember(baseline, context)
+        return baseline
+
+    def _first_look(self, context: Context) -> datetime | None:
+        """Return when this sensor first looked, None when it does so now."""
+        ti = context.get("ti")
+        if not self.reschedule or ti is None:
+            return None
+        first: datetime | None = ti.get_first_reschedule_date(context)
+        return first
+
+    def _remember(self, snapshot_id: int, context: Context) -> None:
+        self._seen = snapshot_id
+        # A baseline that was given is looked up again at each try: it may have been corrected.
+        store = None if given(self.baseline) else context.get("task_state_store")
+        if store is not None:
+            store.set(_BASELINE, snapshot_id)
+
+
+def _snapshots(view: LakeView, after: int) -> list[Snapshot]:
+    from airflow_provider_ducklake.lake.reader import read_snapshots
+
+    return read_snapshots(view.session, after=after)

@@ -1,0 +1,1 @@
+"""Jobs on Spark: they distribute the work of the kernels and hand the outcome to the committer."""

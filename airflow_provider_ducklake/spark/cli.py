@@ -1,0 +1,210 @@
+"""The command line of the jobs, the same for spark-submit, `python -m` and Airflow."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from airflow_provider_ducklake.kernels.connection import KernelSettings
+from airflow_provider_ducklake.lake.commit import CommitInfo
+from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
+from airflow_provider_ducklake.lake.lake import Lake
+from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.lake.options import OperationOptions
+from airflow_provider_ducklake.lake.results import OperationResult
+from airflow_provider_ducklake.spark.operations import (
+    OPERATIONS,
+    WITHOUT_SPARK,
+    check_options,
+    run_operation,
+)
+from airflow_provider_ducklake.spark.report import render
+from airflow_provider_ducklake.spark.runner import LocalRunner, Runner, SparkRunner
+from airflow_provider_ducklake.storage import StorageOptions
+
+DONE: Final = 0
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+PASSWORD_VARIABLE: Final = "DUCKLAKE_CATALOG_PASSWORD"
+STORAGE_PREFIX: Final = "DUCKLAKE_STORAGE_"
+_CONF_PASSWORD: Final = "spark.ducklake.catalog.password"
+_CONF_STORAGE: Final = "spark.ducklake.storage."
+
+
+class _Usage(Exception):
+    """The command line is wrong."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _Usage(message)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = _Parser(
+        prog="python -m airflow_provider_ducklake.spark",
+        description="Run one operation on a DuckLake lake. Secrets come from the environment "
+        f"({PASSWORD_VARIABLE}, {STORAGE_PREFIX}<KEY>) or from Spark's configuration "
+        f"({_CONF_PASSWORD}, {_CONF_STORAGE}<key>), never from the command line.",
+    )
+    made.add_argument("operation", metavar="OPERATION", help=", ".join(OPERATIONS))
+    made.add_argument("--attach", required=True, help="e.g. ducklake:sqlite:/lake/catalog.sqlite")
+    made.add_argument("--data-path", help="where the data lies; needed to create a lake")
+    made.add_argument("--metadata-schema", help="schema of the metadata tables")
+    made.add_argument("--table", action="append", default=[], help="schema.table; repeatable")
+    made.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
+    made.add_argument("--source", action="append", default=[], help="path or pattern; repeatable")
+    made.add_argument("--format", help="Spark format of the source, or `table`")
+    made.add_argument("--sql", help="query over the source, which is called `source`")
+    made.add_argument("--dry-run", action="store_true", help="plan only, change nothing")
+    made.add_argument("--json", action="store_true", help="print the result as one JSON line")
+    made.add_argument("--result-file", help="also write the result, or the error, to this file")
+    made.add_argument("--report-file", help="write file lists and plans to this file")
+    made.add_argument("--author", help="author of the commit")
+    made.add_argument("--message", help="commit message")
+    made.add_argument("--extra-info", help="JSON object to keep beside the commit")
+    made.add_argument("--commit-key", help="identity of this work: it is done once under a key")
+    made.add_argument("--master", help="Spark master, when not started by spark-submit")
+    made.add_argument("--memory-limit", default="1GB", help="DuckDB memory of one task")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status: 0 done, 1 failed, 2 wrong usage."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
+    for noisy in ("py4j", "pyspark"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    result_file: str | None = None
+    try:
+        given = parser().parse_args(arguments)
+        result_file = given.result_file
+        options = _options(given.option)
+        check_options(given.operation, options)
+        result = _run(given, options)
+    except _Usage as error:
+        print(f"ducklake: wrong usage: {error}", file=sys.stderr)
+        return WRONG_USAGE
+    except LakeError as error:
+        return _failed(error, result_file)
+    except KeyboardInterrupt:
+        return _failed(LakeError("interrupted; nothing is half done"), result_file)
+    if result_file:
+        _write_atomically(result_file, result.to_dict())
+    sys.stdout.write((json.dumps(result.to_dict()) if given.json else render(result)) + "\n")
+    return FAILED if result.failed_tables else DONE
+
+
+def _run(given: argparse.Namespace, options: Mapping[str, str]) -> OperationResult:
+    if given.operation in WITHOUT_SPARK:
+        return _with_report(given, options, LocalRunner(), {}, None)
+    from airflow_provider_ducklake.spark.session import open_session
+
+    with open_session(f"ducklake {given.operation}", given.master) as spark:
+        conf = dict(spark.sparkContext.getConf().getAll())
+        return _with_report(given, options, SparkRunner(spark.sparkContext), conf, spark)
+
+
+def _with_report(
+    given: argparse.Namespace,
+    options: Mapping[str, str],
+    runner: Runner,
+    conf: Mapping[str, str],
+    spark: Any,
+) -> OperationResult:
+    storage = _storage(conf)
+    location = CatalogLocation.parse(
+        given.attach,
+        metadata_schema=given.metadata_schema,
+        data_path=given.data_path,
+        password=os.environ.get(PASSWORD_VARIABLE) or conf.get(_CONF_PASSWORD),
+    )
+    lines: list[str] = []
+    log = logging.getLogger("airflow_provider_ducklake")
+
+    def report(line: str) -> None:
+        log.info("%s", line)
+        lines.append(line)
+
+    def data(parsed: OperationOptions) -> Any:
+        from airflow_provider_ducklake.spark.dataframes import read_source
+
+        return read_source(
+            spark,
+            given.source,
+            source_format=given.format,
+            options=parsed.with_prefix("reader."),
+            sql=given.sql,
+        )
+
+    try:
+        return run_operation(
+            given.operation,
+            Lake.open(location, storage=storage),
+            options,
+            runner=runner,
+            tables=given.table,
+            sources=given.source,
+            dry_run=given.dry_run,
+            commit=_commit_info(given),
+            settings=KernelSettings(storage, given.memory_limit),
+            data=data if spark is not None else None,
+            report=report,
+        )
+    finally:
+        if given.report_file:
+            Path(given.report_file).write_text("".join(f"{line}\n" for line in lines))
+
+
+def _options(given: Sequence[str]) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise _Usage(f"--option {text!r}: write NAME=VALUE")
+        options[name.strip()] = value
+    return options
+
+
+def _storage(conf: Mapping[str, str]) -> StorageOptions:
+    settings = {
+        name[len(_CONF_STORAGE) :]: value
+        for name, value in conf.items()
+        if name.startswith(_CONF_STORAGE)
+    }
+    return StorageOptions({**settings, **dict(StorageOptions.from_environment(STORAGE_PREFIX))})
+
+
+def _commit_info(given: argparse.Namespace) -> CommitInfo:
+    extra: Any = {}
+    if given.extra_info:
+        try:
+            extra = json.loads(given.extra_info)
+        except ValueError:
+            extra = None
+        if not isinstance(extra, dict):
+            raise ConfigurationError('--extra-info must be a JSON object, e.g. \'{"run": "1"}\'')
+    return CommitInfo(given.author, given.message, extra, given.commit_key)
+
+
+def _failed(error: LakeError, result_file: str | None) -> int:
+    name, message = type(error).__name__, " ".join(str(error).split())
+    print(f"ducklake: ERROR {name}: {message}", file=sys.stderr)
+    if result_file:
+        _write_atomically(result_file, {"error": {"type": name, "message": message}})
+    return FAILED
+
+
+def _write_atomically(path: str, data: Mapping[str, Any]) -> None:
+    directory = os.path.dirname(os.path.abspath(path))
+    handle, temporary = tempfile.mkstemp(dir=directory, prefix=".result-")
+    with os.fdopen(handle, "w") as file:
+        json.dump(data, file)
+    os.replace(temporary, path)

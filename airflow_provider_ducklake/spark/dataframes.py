@@ -1,0 +1,199 @@
+"""Reading sources as DataFrames, and writing a DataFrame's rows to data files by the kernels."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.kernels.append import append
+from airflow_provider_ducklake.kernels.connection import KernelSettings
+from airflow_provider_ducklake.kernels.tasks import AppendTask
+from airflow_provider_ducklake.lake.columns import Column
+from airflow_provider_ducklake.lake.errors import BadInput, ConfigurationError, LakeError
+from airflow_provider_ducklake.lake.model import WrittenFile
+from airflow_provider_ducklake.spark.runner import error_named
+from airflow_provider_ducklake.spark.schema import ColumnMatch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
+
+_BY_ENDING = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".orc": "orc", ".avro": "avro"}
+
+
+def read_source(
+    spark: SparkSession,
+    sources: Sequence[str],
+    *,
+    source_format: str | None = None,
+    options: Mapping[str, str] | None = None,
+    sql: str | None = None,
+) -> DataFrame:
+    """Return the rows of some files or of a table Spark knows, through a query if there is one.
+
+    Args:
+        spark: The session.
+        sources: Paths or patterns, or with format `table` one table name; may be empty when
+            `sql` names its own tables.
+        source_format: A Spark format, or `table`; None decides by the file ending.
+        options: Options of Spark's reader.
+        sql: A query over the source under the name `source`.
+
+    Raises:
+        BadInput: The source is not there or cannot be read.
+        ConfigurationError: There is nothing to read.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        data = _load(spark, sources, source_format, options or {})
+        if sql is None:
+            if data is None:
+                raise ConfigurationError("ingest needs a source: give --source PATH or --sql QUERY")
+            return data
+        if data is not None:
+            data.createOrReplaceTempView("source")
+        return spark.sql(sql)
+    except (PySparkException, Py4JJavaError) as error:
+        raise BadInput(f"the source cannot be read: {first_line(error)}") from error
+
+
+def _load(
+    spark: SparkSession,
+    sources: Sequence[str],
+    source_format: str | None,
+    options: Mapping[str, str],
+) -> DataFrame | None:
+    if not sources:
+        return None
+    if source_format == "table":
+        if len(sources) != 1:
+            raise ConfigurationError("format table takes one table name as --source")
+        return spark.table(sources[0])
+    kind = source_format or _BY_ENDING.get(os.path.splitext(sources[0].rstrip("/*"))[1], "parquet")
+    reader = spark.read.format(kind)
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    return reader.load(list(sources))
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of a Spark error that says something, without its stack."""
+    get_message = getattr(error, "getMessage", None)
+    text = str(get_message()) if callable(get_message) else str(error)
+    lines = [line.strip() for line in (text or str(error)).splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[0][:500]
+
+
+def write_files(
+    data: DataFrame,
+    match: ColumnMatch,
+    task: AppendTask,
+    settings: KernelSettings,
+    description: str,
+) -> list[WrittenFile]:
+    """Write a DataFrame's rows to data files, each task its own, and return what was written.
+
+    Only files named in the answers of tasks that succeeded are returned; those of retried or
+    speculative tasks stay behind as orphans.
+
+    Raises:
+        BadInput: A value does not fit its column, or the source broke while it was read.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    spark = data.sparkSession
+    spark.sparkContext.setJobDescription(f"{description}: writing {task.directory}")
+    chosen = _gathered(data.select(*_selected(match, task)), task)
+    answers = chosen.mapInArrow(_Writer(task, settings), "kind string, payload binary")
+    try:
+        rows = answers.collect()
+    except (PySparkException, Py4JJavaError) as error:
+        raise BadInput(f"the rows could not be read or written: {_reason(error)}") from error
+    files: list[WrittenFile] = []
+    failure: LakeError | None = None
+    for kind, payload in rows:
+        if kind == "files":
+            files += pickle.loads(bytes(payload))
+        else:
+            failure = failure or error_named(kind, bytes(payload).decode())
+    if failure is not None:
+        from airflow_provider_ducklake.storage import open_store
+
+        open_store(task.directory, settings.storage).delete(file.path for file in files)
+        raise failure
+    return files
+
+
+def _selected(match: ColumnMatch, task: AppendTask) -> Iterator[Expression]:
+    """Name every column as the table does; one the data lacks gets its default, as text."""
+    from pyspark.sql import functions
+
+    extra = {column.name for column in match.extra}
+    for column in task.columns:
+        given = match.given.get(column.column_id, column.name if column.name in extra else None)
+        if given is not None:
+            quoted = "`" + given.replace("`", "``") + "`"
+            yield functions.col(quoted).alias(column.name)
+        else:
+            yield functions.lit(column.default_value).cast("string").alias(column.name)
+
+
+def _gathered(data: DataFrame, task: AppendTask) -> DataFrame:
+    """Bring rows of one partition together, so that a partition is not scattered over files.
+
+    This only decides which task writes a row; its partition value is computed by the kernel.
+    """
+    if task.partition is None:
+        return data
+    by_id = {column.column_id: column for column in task.columns}
+    keys = [
+        expression
+        for field in task.partition.fields
+        for expression in _keys(by_id[field.column_id], field.transform)
+    ]
+    return data.repartition(*keys)
+
+
+def _keys(column: Column, transform: str) -> list[Expression]:
+    from pyspark.sql import functions
+
+    value = functions.col("`" + column.name.replace("`", "``") + "`")
+    parts = {"year": functions.year, "month": functions.month, "day": functions.day}
+    if transform in parts:
+        return [parts[transform](value)]
+    if transform == "hour":
+        return [functions.hour(value)]
+    if transform.startswith("bucket("):
+        buckets = int(transform[len("bucket(") : -1])
+        return [functions.abs(functions.hash(value)) % buckets]
+    return [value]
+
+
+class _Writer:
+    """What a Spark task does with its rows: hand them to the append kernel."""
+
+    def __init__(self, task: AppendTask, settings: KernelSettings) -> None:
+        self._task = task
+        self._settings = settings
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        try:
+            kind, payload = "files", pickle.dumps(append(batches, self._task, self._settings))
+        except LakeError as error:
+            kind, payload = type(error).__name__, str(error).encode()
+        yield pa.RecordBatch.from_pydict({"kind": [kind], "payload": [payload]})
+
+
+def _reason(error: Exception) -> str:
+    """Return what went wrong in a task: the innermost cause, not Spark's frame around it."""
+    text = str(error)
+    marker = "Caused by:"
+    return first_line(Exception(text.rsplit(marker, 1)[-1] if marker in text else text))

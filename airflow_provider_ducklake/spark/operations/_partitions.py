@@ -1,0 +1,92 @@
+"""Partition directories, partition filters and sort orders, as the kernels understand them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import duckdb
+
+from airflow_provider_ducklake.kernels.partitioning import partition_directory, partition_keys
+from airflow_provider_ducklake.lake.columns import Column
+from airflow_provider_ducklake.lake.errors import ConfigurationError, NotFound
+from airflow_provider_ducklake.lake.identifiers import quote_identifier
+from airflow_provider_ducklake.lake.lake import LakeView
+from airflow_provider_ducklake.lake.model import DataFile, PartitionSpec, SortKey, Table
+from airflow_provider_ducklake.lake.reader import read_partition_spec
+
+Values = tuple[str | None, ...]
+
+
+def partition_specs(view: LakeView, files: Iterable[DataFile]) -> dict[int, PartitionSpec]:
+    """Return the specs some files were written under, by id, old ones too."""
+    ids = {file.partition_id for file in files if file.partition_id is not None}
+    specs = ((i, read_partition_spec(view.session, i)) for i in sorted(ids))
+    return {partition_id: spec for partition_id, spec in specs if spec is not None}
+
+
+def directory_of(spec: PartitionSpec, columns: Sequence[Column], values: Values) -> str:
+    """Return the `key=value/` directories of one partition."""
+    with duckdb.connect(":memory:") as connection:
+        return partition_directory(partition_keys(connection, spec, columns), values)
+
+
+def key_names(spec: PartitionSpec, columns: Sequence[Column]) -> list[str]:
+    """Return the names of a spec's keys as its directories spell them."""
+    with duckdb.connect(":memory:") as connection:
+        return [key.name for key in partition_keys(connection, spec, columns)]
+
+
+def can_sort(columns: Sequence[Column], keys: Sequence[SortKey]) -> bool:
+    """Tell whether sort expressions can be computed from some columns.
+
+    Files written before a column existed cannot be sorted by it.
+    """
+    if not keys:
+        return False
+    fields = (f"CAST(NULL AS {c.sql_type}) AS {quote_identifier(c.name)}" for c in columns)
+    expressions = ", ".join(f"({key.expression})" for key in keys)
+    query = f"SELECT {expressions} FROM (SELECT {', '.join(fields)}) LIMIT 0"
+    with duckdb.connect(":memory:") as connection:
+        try:
+            connection.execute(query)
+        except duckdb.Error:
+            return False
+    return True
+
+
+def matching_partitions(
+    text: str | None,
+    table: Table,
+    specs: dict[int, PartitionSpec],
+    files: Iterable[DataFile],
+) -> frozenset[Values] | None:
+    """Return the partition values that a filter such as `year=2024,region=eu` selects.
+
+    Args:
+        text: `key=value` pairs separated by commas, keys as directories spell them; None is all.
+        table: For messages, and for its columns.
+        specs: Specs of the files.
+        files: Candidates.
+
+    Raises:
+        ConfigurationError: The filter is not written as above.
+        NotFound: A key is none of the table's partition keys.
+    """
+    if not text:
+        return None
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(equals for _, equals, _ in pairs):
+        raise ConfigurationError(f"partition {text!r}: write key=value, separated by commas")
+    wanted = {key.strip().lower(): value.strip() for key, _, value in pairs}
+    names = {i: [n.lower() for n in key_names(s, table.columns)] for i, s in specs.items()}
+    known = {name for of_spec in names.values() for name in of_spec}
+    if not set(wanted) <= known:
+        has = ", ".join(sorted(known)) or "no partition keys"
+        raise NotFound(f"partition {text!r}: {table.full_name} has {has}")
+    selected = set()
+    for file in files:
+        keys = names.get(file.partition_id or -1, [])
+        values = dict(zip(keys, file.partition_values, strict=False))
+        if all(values.get(key) == value for key, value in wanted.items()):
+            selected.add(file.partition_values)
+    return frozenset(selected)

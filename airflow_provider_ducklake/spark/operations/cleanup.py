@@ -1,0 +1,170 @@
+"""cleanup_old_files and delete_orphaned_files: objects nobody needs any more are deleted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from airflow_provider_ducklake.lake.cleanup import (
+    ORPHAN_FLOOR,
+    ScheduledFile,
+    deletion_cutoff,
+    forget_files,
+    plan_cleanup,
+    still_unused,
+)
+from airflow_provider_ducklake.lake.database.base import batches
+from airflow_provider_ducklake.lake.errors import LakeError, StorageError
+from airflow_provider_ducklake.lake.orphans import MAX_FRACTION, plan_orphans, refuse_shared_root
+from airflow_provider_ducklake.lake.paths import Location
+from airflow_provider_ducklake.lake.references import read_references
+from airflow_provider_ducklake.lake.results import OperationResult, Skipped
+from airflow_provider_ducklake.spark.operations._job import Job, finished
+from airflow_provider_ducklake.storage import DeleteOutcome, ObjectInfo, StorageOptions, open_store
+
+CLEANUP_OPTIONS = ("older_than", "cleanup_all", "force", "outside_data_path")
+ORPHAN_OPTIONS = ("older_than", "cleanup_all", "force", "max_fraction")
+BATCH = 1_000  # objects a task and an acknowledgement
+
+
+def cleanup_old_files(job: Job) -> OperationResult:
+    """Delete files that were scheduled for deletion long enough ago, and forget them."""
+    started = time.monotonic()
+    with job.lake.view() as view:
+        cutoff = deletion_cutoff(
+            view,
+            job.now,
+            older_than=job.options.text("older_than"),
+            everything=bool(job.options.flag("cleanup_all")),
+            force=bool(job.options.flag("force")),
+        )
+        foreign = bool(job.options.flag("outside_data_path"))
+        plan = plan_cleanup(view, cutoff, outside_data_path=foreign)
+        head = view.head.snapshot_id
+    for file in plan.delete:
+        job.report(f"scheduled file {file.path}")
+    for file in plan.forget:
+        job.report(f"outside the data path, only forgotten: {file.path}")
+    counts = {"files_deleted": len(plan.delete), "files_forgotten": len(plan.forget)}
+    outcome = DeleteOutcome()
+    if not job.dry_run:
+        outcome = _delete_scheduled(job, plan.delete)
+        forget_files(job.lake, plan.forget)
+        counts |= {"files_deleted": len(outcome.deleted), "files_missing": len(outcome.missing)}
+    counts |= _reasons(plan.skipped)
+    return _reported(job, started, head, counts, outcome)
+
+
+def delete_orphaned_files(job: Job) -> OperationResult:
+    """Delete data files under the data path that the catalog does not refer to."""
+    started = time.monotonic()
+    with job.lake.view() as view:
+        cutoff = deletion_cutoff(
+            view,
+            job.now,
+            older_than=job.options.text("older_than"),
+            everything=bool(job.options.flag("cleanup_all")),
+            force=bool(job.options.flag("force")),
+            floor=ORPHAN_FLOOR,
+        )
+        refuse_shared_root(view)
+        data_path = view.data_path
+    fraction = job.options.fraction("max_fraction")
+    # Listed first, references read after: a file committed in between is known, not an orphan.
+    listed = _list(job, data_path)
+    with job.lake.view() as view:
+        references = read_references(view.session, data_path)
+        head = view.head.snapshot_id
+    plan = plan_orphans(
+        listed,
+        references,
+        Location.parse(data_path).real(),
+        cutoff,
+        max_fraction=MAX_FRACTION if fraction is None else fraction,
+    )
+    for orphan in plan.orphans:
+        job.report(f"orphan {orphan.path}, {orphan.size} bytes, of {orphan.last_modified}")
+    counts = {"files_deleted": len(plan.orphans), "bytes_deleted": plan.size}
+    outcome = DeleteOutcome()
+    if not job.dry_run:
+        outcome = _delete(job, _still_orphans(job, plan.orphans, data_path))
+        counts |= {"files_deleted": len(outcome.deleted), "files_missing": len(outcome.missing)}
+    counts |= _reasons(plan.skipped)
+    return _reported(job, started, head, counts, outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class _Deletion:
+    root: str
+    paths: tuple[str, ...]
+
+
+def _delete_scheduled(job: Job, files: Sequence[ScheduledFile]) -> DeleteOutcome:
+    """Delete in batches, each looked up again just before and acknowledged right after."""
+    total = DeleteOutcome()
+    for batch in batches(files, BATCH * 8):
+        unused = still_unused(job.lake, batch)
+        outcome = _delete(job, [file.path for file in unused])
+        done = set(outcome.done)
+        forget_files(job.lake, [file for file in unused if file.path in done])
+        total += outcome
+    return total
+
+
+def _still_orphans(job: Job, orphans: Iterable[ObjectInfo], data_path: str) -> list[str]:
+    with job.lake.view() as view:
+        references = read_references(view.session, data_path)
+    known = references.files | references.scheduled
+    return [orphan.path for orphan in orphans if orphan.location.real() not in known]
+
+
+def _delete(job: Job, paths: Sequence[str]) -> DeleteOutcome:
+    root = job.lake.data_path
+    tasks = [_Deletion(root, tuple(batch)) for batch in batches(paths, BATCH)]
+    outcomes = job.runner.run(
+        partial(_delete_batch, job.settings.storage), tasks, f"{job.operation}: deleting"
+    )
+    total = DeleteOutcome()
+    for task, outcome in zip(tasks, outcomes, strict=True):
+        if isinstance(outcome, LakeError):
+            outcome = DeleteOutcome(failed=tuple((path, str(outcome)) for path in task.paths))
+        total += outcome
+    return total
+
+
+def _delete_batch(storage: StorageOptions, task: _Deletion) -> DeleteOutcome:
+    return open_store(task.root, storage).delete(task.paths)
+
+
+def _list(job: Job, data_path: str) -> list[ObjectInfo]:
+    (listed,) = job.runner.run(
+        partial(_list_directory, job.settings.storage), [data_path], f"{job.operation}: listing"
+    )
+    if isinstance(listed, LakeError):
+        raise StorageError(f"the listing failed, so nothing was deleted: {listed}")
+    return listed
+
+
+def _list_directory(storage: StorageOptions, directory: str) -> list[ObjectInfo]:
+    return list(open_store(directory, storage).list(directory))
+
+
+def _reasons(skipped: Iterable[Skipped]) -> dict[str, int]:
+    return {f"kept: {entry.reason}": entry.count for entry in skipped}
+
+
+def _reported(
+    job: Job, started: float, head: int, counts: dict[str, int], outcome: DeleteOutcome
+) -> OperationResult:
+    for path, reason in outcome.failed:
+        job.report(f"not deleted: {path}: {reason}")
+    if outcome.failed:
+        counts = {**counts, "files_failed": len(outcome.failed)}
+        first_path, first_reason = outcome.failed[0]
+        raise StorageError(
+            f"{len(outcome.failed)} files could not be deleted and stay for the next run "
+            f"({len(outcome.done)} are done); the first: {first_path}: {first_reason}"
+        )
+    return finished(job, started, head, counts=counts)

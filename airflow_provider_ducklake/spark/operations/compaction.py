@@ -1,0 +1,221 @@
+"""merge_adjacent_files and rewrite_data_files: plan on the driver, write on executors, commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from airflow_provider_ducklake.kernels.connection import KernelSettings
+from airflow_provider_ducklake.kernels.rewrite import rewrite
+from airflow_provider_ducklake.kernels.tasks import RewriteTask
+from airflow_provider_ducklake.lake.compaction import (
+    CompactionPlan,
+    FileGroup,
+    MergeLimits,
+    commit_merge,
+    commit_rewrite,
+    plan_merge,
+    plan_rewrite,
+    schema_versions,
+)
+from airflow_provider_ducklake.lake.errors import (
+    CommitStateUnknown,
+    ConfigurationError,
+    LakeError,
+)
+from airflow_provider_ducklake.lake.lake import LakeView
+from airflow_provider_ducklake.lake.model import PartitionSpec, Table, WrittenFile
+from airflow_provider_ducklake.lake.options import parse_fraction
+from airflow_provider_ducklake.lake.reader import column_versions
+from airflow_provider_ducklake.lake.results import OperationResult, TableResult
+from airflow_provider_ducklake.spark.operations._job import (
+    Job,
+    chosen_tables,
+    each_table,
+    finished,
+    first_error,
+    parquet_options,
+)
+from airflow_provider_ducklake.spark.operations._partitions import (
+    can_sort,
+    directory_of,
+    matching_partitions,
+    partition_specs,
+)
+
+MERGE_OPTIONS = (
+    "min_file_size",
+    "max_file_size",
+    "max_compacted_files",
+    "target_file_size",
+    "partition",
+)
+REWRITE_OPTIONS = ("delete_threshold", "max_compacted_files")
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A plan and the work orders of its groups, in the same order."""
+
+    plan: CompactionPlan
+    tasks: tuple[RewriteTask, ...]
+
+
+_PlanOne = Callable[[Job, LakeView, Table, int | None], _Planned]
+
+
+def merge_adjacent_files(job: Job) -> OperationResult:
+    """Merge small data files that share schema version, partition spec and partition values."""
+    return _compact(job, _plan_merge, commits_merges=True)
+
+
+def rewrite_data_files(job: Job) -> OperationResult:
+    """Rewrite data files of which a large share of rows is deleted, without those rows."""
+    return _compact(job, _plan_rewrite, commits_merges=False)
+
+
+def _compact(job: Job, plan_one: _PlanOne, *, commits_merges: bool) -> OperationResult:
+    started = time.monotonic()
+    with job.lake.view() as view:
+        tables = chosen_tables(job, view, for_upkeep=True)
+        before = view.head.snapshot_id
+    budget = _Budget(job.options.integer("max_compacted_files", at_least=1))
+
+    def do(table: Table) -> list[TableResult]:
+        done = job.find_done(table.full_name)
+        if done is not None:
+            return [done]
+        with job.lake.view() as view:
+            planned = plan_one(job, view, view.table(table.full_name), budget.left)
+        _describe(job, planned.plan)
+        if job.dry_run or not planned.tasks:
+            budget.spend(len(planned.tasks) if job.dry_run else 0)
+            return [planned.plan.result()]
+        result = _run(job, planned, commits_merges=commits_merges)
+        budget.spend(len(planned.tasks))
+        return [result]
+
+    return finished(job, started, before, each_table(job, tables, do))
+
+
+class _Budget:
+    """How many outputs the whole call may still make."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.left = limit
+
+    def spend(self, outputs: int) -> None:
+        if self.left is not None:
+            self.left -= outputs
+
+
+def _plan_merge(job: Job, view: LakeView, table: Table, budget: int | None) -> _Planned:
+    options = parquet_options(view.options, table)
+    target = job.options.size("target_file_size") or options.target_file_size
+    smallest = job.options.size("min_file_size") or 0
+    largest = job.options.size("max_file_size")
+    if largest is not None and smallest >= largest:
+        raise ConfigurationError("min_file_size must be less than max_file_size")
+    files = view.live_files(table)
+    columns = column_versions(view.session, table.table_id, [file.begin_snapshot for file in files])
+    specs = partition_specs(view, files)
+    plan = plan_merge(
+        table,
+        view.head.snapshot_id,
+        files,
+        columns,
+        schema_versions(view.session, table.table_id),
+        MergeLimits(target, smallest, largest, budget),
+        partitions=matching_partitions(job.options.text("partition"), table, specs, files),
+    )
+    tasks = tuple(_task(group, table, specs, view, snapshots=True) for group in plan.groups)
+    return _Planned(plan, tasks)
+
+
+def _plan_rewrite(job: Job, view: LakeView, table: Table, budget: int | None) -> _Planned:
+    threshold = job.options.fraction("delete_threshold")
+    if threshold is None:
+        stored = view.option("rewrite_delete_threshold", table) or "0.95"
+        threshold = parse_fraction(stored, "rewrite_delete_threshold")
+    files = view.live_files(table)
+    deleted = {
+        file.data_file_id: sum(d.delete_count for d in file.delete_files)
+        + len(file.inlined_deletes)
+        for file in files
+    }
+    plan = plan_rewrite(
+        table, view.head.snapshot_id, files, deleted, threshold, max_compacted_files=budget
+    )
+    specs = partition_specs(view, files)
+    tasks = tuple(_task(group, table, specs, view, snapshots=False) for group in plan.groups)
+    return _Planned(plan, tasks)
+
+
+def _task(
+    group: FileGroup,
+    table: Table,
+    specs: dict[int, PartitionSpec],
+    view: LakeView,
+    *,
+    snapshots: bool,
+) -> RewriteTask:
+    options = parquet_options(view.options, table)
+    first = group.files[0]
+    spec = specs.get(first.partition_id or -1)
+    directory = table.data_path
+    if spec is not None and options.hive_file_pattern:
+        directory += directory_of(spec, group.columns, first.partition_values)
+    return RewriteTask(
+        columns=group.columns,
+        sources=group.files,
+        directory=directory,
+        options=options,
+        sort_keys=table.sort_keys if can_sort(group.columns, table.sort_keys) else (),
+        write_row_ids=group.with_row_ids,
+        write_snapshot_ids=snapshots,
+    )
+
+
+def _run(job: Job, planned: _Planned, *, commits_merges: bool) -> TableResult:
+    plan = planned.plan
+    written = job.runner.run(
+        partial(_rewrite, job.settings),
+        planned.tasks,
+        f"{job.operation} {plan.table.full_name}: {len(planned.tasks)} groups",
+    )
+    outputs = [
+        (g, w) for g, w in zip(plan.groups, written, strict=True) if not isinstance(w, LakeError)
+    ]
+    files = [file for _, made in outputs for file in made]
+    error = first_error(written)
+    try:
+        if error is not None and not outputs:
+            raise error
+        info = job.info_for(plan.table.full_name)
+        if commits_merges:
+            pairs = [(group, made[0]) for group, made in outputs]
+            commit = commit_merge(job.lake, plan, pairs, info)
+        else:
+            singles = [(group, made[0] if made else None) for group, made in outputs]
+            commit = commit_rewrite(job.lake, plan, singles, info)
+    except CommitStateUnknown:
+        raise
+    except LakeError:
+        job.lake.store().delete(file.path for file in files)
+        raise
+    result = commit.value or plan.result()
+    return replace(result, error=str(error)) if error else result
+
+
+def _rewrite(settings: KernelSettings, task: RewriteTask) -> tuple[WrittenFile, ...]:
+    return rewrite(task, settings)
+
+
+def _describe(job: Job, plan: CompactionPlan) -> None:
+    for group in plan.groups:
+        names = ", ".join(file.path for file in group.files)
+        job.report(f"{plan.table.full_name}: {len(group.files)} files, {group.size} bytes: {names}")
+    for skipped in plan.skipped:
+        job.report(f"{plan.table.full_name}: {skipped.count} files left alone: {skipped.reason}")

@@ -1,0 +1,105 @@
+"""create_lake, create_table and info: what a person wants before and after the work."""
+
+from __future__ import annotations
+
+import time
+
+from airflow_provider_ducklake.lake.columns import parse_columns
+from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.inlined import count_live_rows
+from airflow_provider_ducklake.lake.lake import Lake, LakeView
+from airflow_provider_ducklake.lake.model import Table
+from airflow_provider_ducklake.lake.reader import read_snapshots
+from airflow_provider_ducklake.lake.results import OperationResult, TableResult
+from airflow_provider_ducklake.lake.tables import create_table
+from airflow_provider_ducklake.spark.operations._job import Job, chosen_tables, finished
+
+CREATE_LAKE_OPTIONS = ("encrypted", "if_not_exists")
+CREATE_TABLE_OPTIONS = ("columns", "partition_by", "sorted_by", "if_not_exists")
+INFO_OPTIONS: tuple[str, ...] = ()
+
+
+def create_new_lake(job: Job) -> OperationResult:
+    """Create the metadata tables of a new lake."""
+    started = time.monotonic()
+    if job.dry_run:
+        return finished(job, started, 0, messages=(f"would create {job.lake}",))
+    Lake.create(
+        job.lake.location,
+        storage=job.settings.storage,
+        encrypted=bool(job.options.flag("encrypted")),
+        if_not_exists=bool(job.options.flag("if_not_exists")),
+    )
+    return finished(job, started, job.lake.head().snapshot_id)
+
+
+def create_new_table(job: Job) -> OperationResult:
+    """Create a table from a column list, with partition and sort order if asked."""
+    started = time.monotonic()
+    if len(job.tables) != 1:
+        raise ConfigurationError("create_table creates exactly one table: give --table")
+    definition = job.options.text("columns")
+    if definition is None:
+        raise ConfigurationError("create_table needs --option columns='id int64, name varchar'")
+    columns = parse_columns(definition)
+    name = job.tables[0]
+    before = job.lake.head().snapshot_id
+    if job.dry_run:
+        shown = ", ".join(f"{column.name} {column.sql_type}" for column in columns)
+        return finished(job, started, before, messages=(f"would create {name} ({shown})",))
+    commit = create_table(
+        job.lake,
+        name,
+        columns,
+        partition_by=job.options.text("partition_by") or "",
+        sorted_by=job.options.text("sorted_by") or "",
+        if_not_exists=bool(job.options.flag("if_not_exists")),
+        info=job.info_for(name),
+    )
+    if commit is None:
+        return finished(job, started, before, messages=(f"{name} exists already",))
+    result = TableResult(name, snapshot_id=commit.snapshot.snapshot_id)
+    return finished(job, started, before, [result], already_done=commit.already_done)
+
+
+def info(job: Job) -> OperationResult:
+    """Count files, bytes, deletes, inlined rows, snapshots and scheduled files."""
+    started = time.monotonic()
+    with job.lake.view() as view:
+        tables = [_describe(view, table) for table in chosen_tables(job, view, for_upkeep=False)]
+        scheduled = view.session.value(
+            "SELECT count(*) FROM {ducklake_files_scheduled_for_deletion}"
+        )
+        counts = {
+            "snapshots": len(read_snapshots(view.session)),
+            "tables": len(tables),
+            "files_scheduled_for_deletion": int(scheduled),
+        }
+        return finished(
+            job,
+            started,
+            view.head.snapshot_id,
+            tables,
+            counts=counts,
+            messages=(f"data path {view.data_path}",),
+        )
+
+
+def _describe(view: LakeView, table: Table) -> TableResult:
+    files = view.live_files(table)
+    deleted = sum(
+        sum(d.delete_count for d in file.delete_files) + len(file.inlined_deletes) for file in files
+    )
+    inlined = count_live_rows(view.session, table.table_id)
+    rows = sum(file.record_count for file in files) - deleted + inlined
+    size = sum(file.file_size_bytes for file in files)
+    return TableResult(
+        table.full_name,
+        files_before=len(files),
+        files_after=len(files),
+        bytes_in=size,
+        bytes_out=size,
+        rows=rows,
+        deleted_rows=deleted,
+        inlined_rows=inlined,
+    )

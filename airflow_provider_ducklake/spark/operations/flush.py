@@ -1,0 +1,150 @@
+"""flush_inlined_data: rows and deletes that live in the catalog become Parquet files."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+
+from airflow_provider_ducklake.kernels.connection import KernelSettings
+from airflow_provider_ducklake.kernels.flush import FlushedFiles, flush, flush_deletes
+from airflow_provider_ducklake.kernels.tasks import FlushDeletesTask, FlushTask
+from airflow_provider_ducklake.lake.errors import CommitStateUnknown, LakeError
+from airflow_provider_ducklake.lake.flush import (
+    FlushOutput,
+    FlushPlan,
+    commit_flush,
+    commit_flushed_deletes,
+    plan_flush,
+)
+from airflow_provider_ducklake.lake.model import SortKey, Table, WrittenDeleteFile
+from airflow_provider_ducklake.lake.results import OperationResult, TableResult
+from airflow_provider_ducklake.spark.operations._job import (
+    Job,
+    chosen_tables,
+    each_table,
+    finished,
+    first_error,
+    parquet_options,
+)
+from airflow_provider_ducklake.spark.operations._partitions import can_sort
+
+FLUSH_OPTIONS: tuple[str, ...] = ()
+
+
+def flush_inlined_data(job: Job) -> OperationResult:
+    """Write inlined rows, every version of them, and inlined deletes to Parquet."""
+    started = time.monotonic()
+    with job.lake.view() as view:
+        tables = chosen_tables(job, view, for_upkeep=True)
+        before = view.head.snapshot_id
+    results = each_table(job, tables, lambda table: [flush_table(job, table)])
+    return finished(job, started, before, results)
+
+
+def flush_table(job: Job, table: Table) -> TableResult:
+    """Flush one table: its rows in one commit, its deletes of data files in another."""
+    done = job.find_done(table.full_name)
+    if done is None:
+        with job.lake.view() as view:
+            plan = plan_flush(
+                view.session, view.table(table.full_name), view.head.snapshot_id, view.data_path
+            )
+        for part in plan.rows:
+            job.report(f"{table.full_name}: {len(part.rows)} inlined rows in {part.source.name}")
+        if job.dry_run:
+            return plan.result()
+        done = _flush_rows(job, plan) if plan.rows else plan.result()
+    return _flush_deletes(job, table, done)
+
+
+def _flush_rows(job: Job, plan: FlushPlan) -> TableResult:
+    with job.lake.view() as view:
+        options = parquet_options(view.options, plan.table)
+    tasks = [
+        FlushTask(
+            columns=part.table.columns,
+            rows=part.rows,
+            directory=part.table.data_path,
+            options=options,
+            partition=part.table.partition,
+            sort_keys=_sortable(part.table),
+        )
+        for part in plan.rows
+    ]
+    name = plan.table.full_name
+    written = job.runner.run(partial(_flush, job.settings), tasks, f"{job.operation} {name}: rows")
+    outputs = [
+        FlushOutput(part, files.files, files.delete_files)
+        for part, files in zip(plan.rows, written, strict=True)
+        if isinstance(files, FlushedFiles)
+    ]
+    error = first_error(written)
+    try:
+        if error is not None:
+            raise error
+        commit = commit_flush(job.lake, plan, outputs, job.info_for(name))
+    except CommitStateUnknown:
+        raise
+    except LakeError:
+        _discard(job, outputs)
+        raise
+    return commit.value or plan.result()
+
+
+def _flush_deletes(job: Job, table: Table, so_far: TableResult) -> TableResult:
+    with job.lake.view() as view:
+        plan = plan_flush(
+            view.session, view.table(table.full_name), view.head.snapshot_id, view.data_path
+        )
+        encrypted = parquet_options(view.options, plan.table).encrypted
+    if not plan.deletes:
+        return replace(so_far, skipped=(*so_far.skipped, *plan.skipped))
+    tasks = [
+        FlushDeletesTask(part.data_file, part.deletes, plan.table.data_path, encrypted)
+        for part in plan.deletes
+    ]
+    name = plan.table.full_name
+    written = job.runner.run(
+        partial(_flush_file_deletes, job.settings), tasks, f"{job.operation} {name}: deletes"
+    )
+    outputs = [
+        (part, file)
+        for part, file in zip(plan.deletes, written, strict=True)
+        if isinstance(file, WrittenDeleteFile)
+    ]
+    error = first_error(written)
+    try:
+        if error is not None:
+            raise error
+        info = job.info_for(f"{name} deletes")
+        commit = commit_flushed_deletes(job.lake, plan, outputs, info)
+    except CommitStateUnknown:
+        raise
+    except LakeError:
+        job.lake.store().delete(file.path for _, file in outputs)
+        raise
+    return replace(
+        so_far,
+        rows=so_far.rows + sum(file.delete_count for _, file in outputs),
+        files_out=so_far.files_out + len(outputs),
+        snapshot_id=commit.snapshot.snapshot_id,
+        skipped=(*so_far.skipped, *plan.skipped),
+    )
+
+
+def _discard(job: Job, outputs: list[FlushOutput]) -> None:
+    paths = [file.path for output in outputs for file in (*output.files, *output.delete_files)]
+    job.lake.store().delete(paths)
+
+
+def _sortable(table: Table) -> tuple[SortKey, ...]:
+    return table.sort_keys if can_sort(table.columns, table.sort_keys) else ()
+
+
+def _flush(settings: KernelSettings, task: FlushTask) -> FlushedFiles:
+    return flush(task, settings)
+
+
+def _flush_file_deletes(settings: KernelSettings, task: FlushDeletesTask) -> WrittenDeleteFile:
+    return flush_deletes(task, settings)

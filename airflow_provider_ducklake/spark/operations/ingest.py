@@ -1,0 +1,265 @@
+"""ingest: the rows of any Spark source, or of Arrow batches, become data files of a table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.kernels.append import append
+from airflow_provider_ducklake.kernels.connection import KernelSettings
+from airflow_provider_ducklake.kernels.tasks import AppendTask
+from airflow_provider_ducklake.lake.append import Overwrite, append_files
+from airflow_provider_ducklake.lake.columns import Column, number_columns
+from airflow_provider_ducklake.lake.commit import CommitInfo
+from airflow_provider_ducklake.lake.errors import (
+    BadInput,
+    CommitStateUnknown,
+    ConfigurationError,
+    LakeError,
+    NotFound,
+)
+from airflow_provider_ducklake.lake.inlined import count_live_rows
+from airflow_provider_ducklake.lake.lake import Lake, LakeView
+from airflow_provider_ducklake.lake.model import Table, WrittenFile
+from airflow_provider_ducklake.lake.options import parse_flag
+from airflow_provider_ducklake.lake.reader import split_name
+from airflow_provider_ducklake.lake.results import OperationResult, TableResult
+from airflow_provider_ducklake.lake.tables import create_table
+from airflow_provider_ducklake.spark.operations._job import Job, finished, parquet_options
+from airflow_provider_ducklake.spark.operations.flush import flush_table
+from airflow_provider_ducklake.spark.schema import ColumnMatch, columns_of, match_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+MODES = ("append", "overwrite", "overwrite_partitions", "error_if_exists")
+INGEST_OPTIONS = (
+    "mode",
+    "create_table",
+    "allow_missing",
+    "schema_evolution",
+    "partition_by",
+    "sorted_by",
+    "reader.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The table as its files will be written: with columns that are added in the same commit."""
+
+    table: Table
+    grown: Table
+    base: int
+    task: AppendTask
+    mode: str
+
+    @property
+    def new_columns(self) -> tuple[Column, ...]:
+        return self.grown.columns[len(self.table.columns) :]
+
+
+def ingest(job: Job, data: DataFrame) -> OperationResult:
+    """Write the rows of a DataFrame to one table and commit them as one snapshot.
+
+    Args:
+        job: Names exactly one table; see `INGEST_OPTIONS`.
+        data: Any DataFrame; its columns are matched with the table's by name.
+
+    Raises:
+        BadInput: Columns do not match, or a value does not fit; nothing is committed then.
+    """
+    from airflow_provider_ducklake.spark.dataframes import write_files
+
+    started = time.monotonic()
+    name = _one_table(job)
+    before = job.lake.head().snapshot_id
+    done = job.find_done(name)
+    if done is not None:
+        return finished(job, started, before, [done], already_done=True)
+    mode = job.options.choice("mode", MODES, "append")
+    columns = columns_of(data.schema)
+    _create_if_asked(job, name, columns)
+    with job.lake.view() as view:
+        table = _existing(job, view, name, columns)
+        match = match_columns(columns, table)
+        _check_match(job, table, match)
+        target = _target(view, table, match, mode)
+    if job.dry_run:
+        return finished(job, started, before, [TableResult(table.full_name, rows=data.count())])
+    _flush_before_overwrite(job, table, mode)
+    files = write_files(data, match, target.task, job.settings, job.operation)
+    result = _commit(job.lake, target, files, job.info_for(name))
+    return finished(job, started, before, [result])
+
+
+def ingest_batches(
+    lake: Lake,
+    table_name: str,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    mode: str = "append",
+    settings: KernelSettings | None = None,
+    info: CommitInfo | None = None,
+) -> TableResult:
+    """Write Arrow batches to a table in this process and commit them as one snapshot.
+
+    Args:
+        lake: The lake.
+        table_name: `schema.table`.
+        batches: Batches with every column of the table, by name.
+        mode: One of `MODES`.
+        settings: For the kernel; None takes the lake's storage and defaults.
+        info: For the commit.
+
+    Raises:
+        BadInput: A column is missing, or a value does not fit.
+        CommitConflict: The table changed meanwhile.
+    """
+    if mode not in MODES:
+        raise ConfigurationError(f"mode {mode!r}: it is one of {', '.join(MODES)}")
+    with lake.view() as view:
+        table = view.table(table_name)
+        everything = ColumnMatch({c.column_id: c.name for c in table.columns}, (), ())
+        target = _target(view, table, everything, mode)
+    files = append(batches, target.task, settings or KernelSettings(lake.storage))
+    return _commit(lake, target, files, info)
+
+
+def _one_table(job: Job) -> str:
+    if len(job.tables) != 1:
+        raise ConfigurationError("ingest writes to exactly one table: give --table schema.table")
+    return ".".join(split_name(job.tables[0]))
+
+
+def _create_if_asked(job: Job, name: str, columns: Sequence[Column]) -> None:
+    if not job.options.flag("create_table"):
+        return
+    if job.dry_run:
+        return
+    create_table(
+        job.lake,
+        name,
+        columns,
+        partition_by=job.options.text("partition_by") or "",
+        sorted_by=job.options.text("sorted_by") or "",
+        if_not_exists=True,
+        info=job.info_for(f"{name} created"),
+    )
+
+
+def _existing(job: Job, view: LakeView, name: str, columns: Sequence[Column]) -> Table:
+    try:
+        return view.table(name)
+    except NotFound:
+        if not (job.dry_run and job.options.flag("create_table")):
+            raise
+        schema = view.tables()[0].schema if view.tables() else None
+        if schema is None:
+            raise
+        return Table(-1, "", schema, name, schema.data_path, number_columns(columns))
+
+
+def _check_match(job: Job, table: Table, match: ColumnMatch) -> None:
+    evolution = job.options.choice("schema_evolution", ("none", "add_columns"), "none")
+    if match.extra and evolution == "none":
+        names = ", ".join(repr(column.name) for column in match.extra)
+        raise BadInput(
+            f"the source has columns that {table.full_name} lacks: {names}; leave them out in "
+            "--sql, or give schema_evolution=add_columns"
+        )
+    if match.missing and not job.options.flag("allow_missing"):
+        names = ", ".join(repr(column.name) for column in match.missing)
+        raise BadInput(
+            f"the source lacks columns of {table.full_name}: {names}; add them in --sql, or give "
+            "allow_missing=true to fill in their defaults"
+        )
+    for column in match.missing:
+        if column.default_value_type == "expression" and column.default_value is not None:
+            raise BadInput(
+                f"column {column.name!r} of {table.full_name} defaults to an expression only "
+                f"DuckDB evaluates ({column.default_value}): compute it in --sql"
+            )
+
+
+def _target(view: LakeView, table: Table, match: ColumnMatch, mode: str) -> _Target:
+    if mode == "error_if_exists" and (
+        view.live_files(table) or count_live_rows(view.session, table.table_id)
+    ):
+        raise ConfigurationError(f"{table.full_name} has rows already (mode=error_if_exists)")
+    if mode == "overwrite_partitions" and table.partition is None:
+        raise ConfigurationError(
+            f"{table.full_name} is not partitioned: use mode=overwrite to replace all of it"
+        )
+    grown = table
+    if match.extra:
+        newest = view.session.value(
+            "SELECT max(column_id) FROM {ducklake_column} WHERE table_id = ?", (table.table_id,)
+        )
+        added = number_columns(match.extra, int(newest) + 1)
+        grown = replace(table, columns=(*table.columns, *added))
+    sorts = parse_flag(view.option("sort_on_insert", table) or "true", "sort_on_insert")
+    task = AppendTask(
+        columns=grown.columns,
+        directory=table.data_path,
+        options=parquet_options(view.options, table),
+        partition=table.partition,
+        sort_keys=table.sort_keys if sorts else (),
+    )
+    return _Target(table, grown, view.head.snapshot_id, task, mode)
+
+
+def _flush_before_overwrite(job: Job, table: Table, mode: str) -> None:
+    """Give inlined rows their partition: only files have one that can be replaced."""
+    if mode != "overwrite_partitions":
+        return
+    with job.lake.view() as view:
+        if not count_live_rows(view.session, table.table_id):
+            return
+    key = f"{job.info.key}/flush" if job.info.key else None
+    flush_table(replace(job, info=replace(job.info, key=key)), table)
+
+
+def _commit(
+    lake: Lake, target: _Target, files: Sequence[WrittenFile], info: CommitInfo | None
+) -> TableResult:
+    overwrite = None
+    if target.mode == "overwrite":
+        overwrite = Overwrite()
+    elif target.mode == "overwrite_partitions":
+        overwrite = Overwrite(frozenset(file.partition_values for file in files))
+        _refuse_other_specs(lake, target.table)
+    rows = sum(file.record_count for file in files)
+    if rows == 0 and overwrite is None and not target.new_columns:
+        return TableResult(target.table.full_name)
+    try:
+        commit = append_files(
+            lake,
+            target.table,
+            files,
+            base=None if overwrite is None else lake.head().snapshot_id,
+            new_columns=target.new_columns,
+            overwrite=overwrite,
+            info=info,
+        )
+    except CommitStateUnknown:
+        raise
+    except LakeError:
+        lake.store().delete(file.path for file in files)
+        raise
+    done = TableResult(target.table.full_name, rows=rows, snapshot_id=commit.snapshot.snapshot_id)
+    return commit.value or done
+
+
+def _refuse_other_specs(lake: Lake, table: Table) -> None:
+    spec = table.partition.partition_id if table.partition else None
+    with lake.view() as view:
+        others = [file for file in view.live_files(table) if file.partition_id != spec]
+    if others:
+        raise ConfigurationError(
+            f"{len(others)} files of {table.full_name} were written under another partition spec, "
+            "so which partition their rows are in is not known; use mode=overwrite"
+        )

@@ -1,0 +1,153 @@
+"""add_data_files: Parquet files somebody else wrote become data files of a table, as they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from airflow_provider_ducklake.kernels.connection import KernelSettings
+from airflow_provider_ducklake.kernels.register import inspect
+from airflow_provider_ducklake.kernels.tasks import RegisterTask
+from airflow_provider_ducklake.lake.append import append_files
+from airflow_provider_ducklake.lake.commit import SnapshotWriter
+from airflow_provider_ducklake.lake.errors import (
+    BadInput,
+    CommitConflict,
+    ConfigurationError,
+    LakeError,
+)
+from airflow_provider_ducklake.lake.model import Table, WrittenFile
+from airflow_provider_ducklake.lake.registration import Registration, plan_registration
+from airflow_provider_ducklake.lake.results import OperationResult, Skipped, TableResult
+from airflow_provider_ducklake.spark.operations._job import Job, finished
+from airflow_provider_ducklake.storage import open_store
+
+REGISTER_OPTIONS = ("allow_missing", "ignore_extra_columns", "hive_partitioning", "on_duplicate")
+
+
+def add_data_files(job: Job) -> OperationResult:
+    """Register Parquet files in one table: all are checked first, then all commit at once."""
+    started = time.monotonic()
+    if len(job.tables) != 1:
+        raise ConfigurationError("add_data_files registers in exactly one table: give --table")
+    with job.lake.view() as view:
+        table = view.table(job.tables[0])
+        before = view.head.snapshot_id
+    done = job.find_done(table.full_name)
+    if done is not None:
+        return finished(job, started, before, [done], already_done=True)
+    paths = _found(job)
+    with job.lake.view() as view:
+        plan = plan_registration(view.session, table, paths, view.data_path)
+    _report_duplicates(job, plan)
+    files = _inspect(job, table, plan.new)
+    with_rows = [file for file in files if file.record_count]
+    skipped = _skipped(len(plan.already), len(files) - len(with_rows))
+    if job.dry_run or not with_rows:
+        result = TableResult(
+            table=table.full_name,
+            files_in=len(paths),
+            files_out=len(with_rows),
+            bytes_out=sum(file.file_size_bytes for file in with_rows),
+            rows=sum(file.record_count for file in with_rows),
+            skipped=skipped,
+        )
+        return finished(job, started, before, [result])
+    result = _commit(job, table, with_rows, skipped)
+    return finished(job, started, before, [result])
+
+
+def _found(job: Job) -> list[str]:
+    if not job.sources:
+        raise ConfigurationError("add_data_files needs files: give --source PATH or PATTERN")
+    paths: list[str] = []
+    for source in job.sources:
+        matches = open_store(source, job.settings.storage).glob(source)
+        if not matches:
+            raise BadInput(f"no Parquet file matches {source!r}: check the path")
+        paths += matches
+    return paths
+
+
+def _report_duplicates(job: Job, plan: Registration) -> None:
+    strict = job.options.choice("on_duplicate", ("skip", "error"), "skip") == "error"
+    for path in plan.already:
+        job.report(f"registered already: {path}")
+    if plan.already and strict:
+        raise BadInput(
+            f"{len(plan.already)} files are registered already, the first is {plan.already[0]} "
+            "(on_duplicate=error)"
+        )
+
+
+def _inspect(job: Job, table: Table, paths: Sequence[str]) -> list[WrittenFile]:
+    tasks = [
+        RegisterTask(
+            path=path,
+            table_name=table.full_name,
+            columns=table.columns,
+            partition=table.partition,
+            allow_missing=bool(job.options.flag("allow_missing")),
+            ignore_extra_columns=bool(job.options.flag("ignore_extra_columns")),
+            hive_partitioning=job.options.flag("hive_partitioning", None),
+        )
+        for path in paths
+    ]
+    slices = [tasks[start :: _slices(tasks)] for start in range(_slices(tasks))]
+    answers = job.runner.run(
+        partial(_inspect_all, job.settings), slices, f"{job.operation}: reading footers"
+    )
+    by_path: dict[str, WrittenFile | LakeError] = {}
+    for part, answer in zip(slices, answers, strict=True):
+        if isinstance(answer, LakeError):
+            raise answer
+        by_path.update(zip((task.path for task in part), answer, strict=True))
+    refused = [error for error in by_path.values() if isinstance(error, LakeError)]
+    for error in refused:
+        job.report(str(error))
+    if refused:
+        more = f" (and {len(refused) - 1} more files, see the log)" if len(refused) > 1 else ""
+        raise type(refused[0])(f"{refused[0]}{more}; nothing was registered")
+    return [file for path in paths if isinstance(file := by_path[path], WrittenFile)]
+
+
+def _slices(tasks: Sequence[RegisterTask]) -> int:
+    # A footer takes a millisecond, a Spark task a hundred times that.
+    return min(len(tasks), 32, 1 + len(tasks) // 50)
+
+
+def _inspect_all(
+    settings: KernelSettings, tasks: Sequence[RegisterTask]
+) -> list[WrittenFile | LakeError]:
+    answers: list[WrittenFile | LakeError] = []
+    for task in tasks:
+        try:
+            answers.append(inspect(task, settings))
+        except LakeError as error:
+            answers.append(error)
+    return answers
+
+
+def _commit(
+    job: Job, table: Table, files: Sequence[WrittenFile], skipped: tuple[Skipped, ...]
+) -> TableResult:
+    data_path = job.lake.data_path
+
+    def still_new(writer: SnapshotWriter) -> None:
+        paths = [file.path for file in files]
+        now = plan_registration(writer.session, table, paths, data_path)
+        if now.already:
+            raise CommitConflict(f"{now.already[0]} was registered by another job meanwhile")
+
+    info = job.info_for(table.full_name)
+    commit = append_files(job.lake, table, files, validate=still_new, info=info)
+    rows = sum(file.record_count for file in files)
+    result = commit.value or TableResult(table.full_name, rows=rows)
+    return replace(result, skipped=skipped, snapshot_id=commit.snapshot.snapshot_id)
+
+
+def _skipped(already: int, empty: int) -> tuple[Skipped, ...]:
+    reasons = {"registered already": already, "has no rows": empty}
+    return tuple(Skipped(reason, count) for reason, count in reasons.items() if count)

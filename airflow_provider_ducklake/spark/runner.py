@@ -1,0 +1,116 @@
+"""Running work orders in parallel: on Spark's executors, or one after the other in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from airflow_provider_ducklake.lake import errors
+from airflow_provider_ducklake.lake.errors import LakeError
+from airflow_provider_ducklake.storage import objects
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class Runner(Protocol):
+    """Runs a function on each of some work orders, somewhere."""
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], description: str = ""
+    ) -> list[Result | LakeError]:
+        """Return one entry a task, in order: its result, or the error that ended it.
+
+        Args:
+            function: A module-level function or a picklable callable; it runs in another process.
+            tasks: Picklable work orders.
+            description: What the Spark UI shows while it runs.
+
+        Raises:
+            LakeError: The work could not be handed out at all, or a worker died.
+        """
+
+
+class LocalRunner:
+    """Runs everything in this process, one after the other."""
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], description: str = ""
+    ) -> list[Result | LakeError]:
+        """See `Runner.run`."""
+        results: list[Result | LakeError] = []
+        for task in tasks:
+            try:
+                results.append(function(task))
+            except LakeError as error:
+                results.append(error)
+        return results
+
+
+class SparkRunner:
+    """Runs each work order as one Spark task."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], description: str = ""
+    ) -> list[Result | LakeError]:
+        """See `Runner.run`."""
+        if not tasks:
+            return []
+        from py4j.protocol import Py4JJavaError
+
+        self._context.setJobDescription(description)
+        job = self._context.parallelize(tasks, len(tasks)).mapPartitions(_Guarded(function))
+        try:
+            answers = job.collect()
+        except Py4JJavaError as error:
+            raise LakeError(f"{description or 'a Spark job'} failed: {_cause(error)}") from error
+        return [_rebuilt(answer) for answer in answers]
+
+
+class _Guarded(Generic[Task, Result]):
+    """Sends our own errors back as values: an exception would arrive as a Java stack trace."""
+
+    def __init__(self, function: Callable[[Task], Result]) -> None:
+        self._function = function
+
+    def __call__(self, tasks: Iterable[Task]) -> list[Result | _Refusal]:
+        answers: list[Result | _Refusal] = []
+        for task in tasks:
+            try:
+                answers.append(self._function(task))
+            except LakeError as error:
+                answers.append(_Refusal(type(error).__name__, str(error)))
+        return answers
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    kind: str
+    message: str
+
+
+def _rebuilt(answer: Result | _Refusal) -> Result | LakeError:
+    if isinstance(answer, _Refusal):
+        return error_named(answer.kind, answer.message)
+    return answer
+
+
+def error_named(name: str, message: str) -> LakeError:
+    """Return the error of that class name; a plain LakeError when the name is not ours."""
+    kind = getattr(errors, name, getattr(objects, name, LakeError))
+    return kind(message) if issubclass(kind, LakeError) else LakeError(message)
+
+
+def _cause(error: Exception) -> str:
+    """Return the one line of a Spark failure that says what happened in the worker."""
+    text = str(getattr(error, "java_exception", error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    python = [line for line in lines if "Error" in line and not line.startswith(("at ", "File"))]
+    return (python or lines or ["no reason given"])[-1][:500]

@@ -1,0 +1,81 @@
+"""The Spark session of a job: UTC, quiet, and gone when its parent is."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider_ducklake.lake.errors import LakeError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.ui.showConsoleProgress": "false",
+}
+_CHECK_EVERY: Final = 1.0  # seconds
+
+
+@contextmanager
+def open_session(name: str, master: str | None = None) -> Iterator[SparkSession]:
+    """Yield a Spark session and stop it at the end.
+
+    Args:
+        name: Application name, unless spark-submit gave one.
+        master: Spark master; None takes what spark-submit says, else `local[*]`.
+
+    Raises:
+        LakeError: Spark does not start; the message says what it needs.
+    """
+    # Executors started by this process must run this very interpreter: the machine's own
+    # `python3` need not have the packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark import SparkConf
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf()
+    if master or not conf.contains("spark.master"):
+        conf.setMaster(master or "local[*]")
+    if not conf.contains("spark.app.name"):
+        conf.setAppName(name)
+    for key, value in _SETTINGS.items():
+        conf.set(key, value)
+    try:
+        session = SparkSession.builder.config(conf=conf).getOrCreate()
+    except (PySparkException, OSError, RuntimeError) as error:
+        raise LakeError(
+            f"Spark does not start ({str(error).splitlines()[0]}): it needs a JDK of version 17 or "
+            "newer (JAVA_HOME) and, for a cluster, a reachable master"
+        ) from error
+    _leave_with_parent()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _leave_with_parent() -> None:
+    """End this driver when the process that started it goes away.
+
+    spark-submit in client mode is a JVM with this process as its child. Killing the JVM alone
+    would leave a driver behind that goes on to commit.
+    """
+    parent = os.getppid()
+    if "SPARK_ENV_LOADED" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            pause.wait(_CHECK_EVERY)
+        os._exit(1)
+
+    pause = threading.Event()
+    threading.Thread(target=watch, name="parent-watchdog", daemon=True).start()

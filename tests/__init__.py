@@ -1,0 +1,1 @@
+"""The tests of airflow_provider_ducklake; they mirror the package."""

@@ -1,0 +1,1 @@
+"""Tests of the Airflow surface: hooks, operators, sensors, provider info."""

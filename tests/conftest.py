@@ -1,0 +1,44 @@
+"""What every test runs under: its own Airflow home, loopback only, a Hypothesis profile."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import shutil
+import tempfile
+
+import pytest
+from hypothesis import settings
+
+# Set before anything imports Airflow, which reads its home once; each xdist worker has its own.
+_AIRFLOW_HOME = tempfile.mkdtemp(prefix="lake-airflow-")
+# Also where pytest never gets as far as its own end; workers of xdist end without this one.
+atexit.register(shutil.rmtree, _AIRFLOW_HOME, ignore_errors=True)
+os.environ["AIRFLOW_HOME"] = _AIRFLOW_HOME
+os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "False"
+# Spark would else listen on the address that the host's name resolves to.
+os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+# It reports closing its connections as the interpreter ends, to streams that pytest has closed.
+logging.getLogger("py4j").setLevel(logging.WARNING)
+
+pytest_plugins = ["tests.support.lakes", "tests.support.postgres", "tests.support.s3"]
+# Helpers that assert, and so should explain a failure as a test does.
+pytest.register_assert_rewrite("tests.interop.judge", "tests.support.model")
+
+# An example may take as long as a slow disk makes it. The blob reproduces a failure from CI's log.
+# DUCKLAKE_HYPOTHESIS_EXAMPLES=5000 runs every property that often.
+settings.register_profile("default", deadline=None, print_blob=True)
+settings.register_profile(
+    "many",
+    settings.get_profile("default"),
+    max_examples=int(os.environ.get("DUCKLAKE_HYPOTHESIS_EXAMPLES") or 100),
+)
+settings.load_profile("many" if os.environ.get("DUCKLAKE_HYPOTHESIS_EXAMPLES") else "default")
+
+
+def pytest_unconfigure() -> None:
+    """Remove this process's Airflow home."""
+    shutil.rmtree(_AIRFLOW_HOME, ignore_errors=True)

@@ -1,0 +1,167 @@
+"""What must hold in the metadata tables themselves, read without any DuckLake client."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.support.lakes import CatalogRows, LakeUnderTest, catalog_rows
+
+_FILES = ("ducklake_data_file", "ducklake_delete_file")
+# Tables whose rows belong to a data file, and have to leave with it.
+_OF_DATA_FILES = ("ducklake_file_column_stats", "ducklake_file_partition_value")
+
+
+def referenced_files(lake: LakeUnderTest) -> set[str]:
+    """Return the full paths of all files the catalog names, those scheduled for deletion too."""
+    rows = catalog_rows(lake)
+    scheduled = rows["ducklake_files_scheduled_for_deletion"]
+    paths = {_joined(lake.data_path, row) for row in scheduled}
+    return paths | {path for _, path in _table_files(lake, rows)}
+
+
+def assert_sound(lake: LakeUnderTest) -> None:
+    """Check what the specification and design.md say of the rows, whatever was done before.
+
+    Raises:
+        AssertionError: With every fault found.
+    """
+    rows = catalog_rows(lake)
+    faults = [
+        *_snapshots(rows),
+        *_intervals(rows),
+        *_data_files(rows),
+        *_deletes(rows),
+        *_partition_values(rows),
+        *_files_on_disk(lake, rows),
+    ]
+    assert not faults, f"{lake.kind} catalog: " + "; ".join(faults)
+
+
+def _snapshots(rows: CatalogRows) -> Iterator[str]:
+    snapshots = rows["ducklake_snapshot"]
+    yield from _repeated("snapshot id", (row["snapshot_id"] for row in snapshots))
+    ids = {row["snapshot_id"] for row in snapshots}
+    changed = [row["snapshot_id"] for row in rows["ducklake_snapshot_changes"]]
+    if sorted(changed) != sorted(ids):
+        yield f"snapshots {sorted(ids)} but changes of {sorted(changed)}"
+    head = max(snapshots, key=lambda row: int(row["snapshot_id"]))
+    used = [row[key] for name, key in _file_ids() for row in rows[name]]
+    if used and max(used) >= head["next_file_id"]:
+        yield f"file id {max(used)} was given, but the next is {head['next_file_id']}"
+    objects = [row["table_id"] for row in rows["ducklake_table"]]
+    objects += [row["partition_id"] for row in rows["ducklake_partition_info"]]
+    if objects and max(objects) >= head["next_catalog_id"]:
+        yield f"id {max(objects)} was given, but the next is {head['next_catalog_id']}"
+    ordered = sorted(snapshots, key=lambda row: int(row["snapshot_id"]))
+    for earlier, later in zip(ordered, ordered[1:], strict=False):
+        for key in ("next_file_id", "next_catalog_id", "schema_version"):
+            if earlier[key] > later[key]:
+                yield f"{key} falls from {earlier[key]} to {later[key]}"
+
+
+def _file_ids() -> list[tuple[str, str]]:
+    return [("ducklake_data_file", "data_file_id"), ("ducklake_delete_file", "delete_file_id")]
+
+
+def _intervals(rows: CatalogRows) -> Iterator[str]:
+    head = max(row["snapshot_id"] for row in rows["ducklake_snapshot"])
+    for name, table in rows.items():
+        for row in table:
+            begin, end = row.get("begin_snapshot"), row.get("end_snapshot")
+            if end is not None and begin is not None and end <= begin:
+                yield f"{name} has a row that ends at {end} but begins at {begin}"
+            if max(begin or 0, end or 0) > head:
+                yield f"{name} has a row of {begin} to {end}, after the newest snapshot {head}"
+
+
+def _data_files(rows: CatalogRows) -> Iterator[str]:
+    files = rows["ducklake_data_file"]
+    yield from _repeated("data file id", (row["data_file_id"] for row in files))
+    yield from _repeated("data file", ((row["table_id"], row["path"]) for row in files))
+    tables = {row["table_id"] for row in rows["ducklake_table"]}
+    ids = {row["data_file_id"] for row in files}
+    for row in files:
+        if row["table_id"] not in tables:
+            yield f"data file {row['data_file_id']} is of table {row['table_id']}, which is not"
+        if row["record_count"] <= 0:
+            yield f"data file {row['data_file_id']} has {row['record_count']} rows"
+    for name in _OF_DATA_FILES:
+        lost = {row["data_file_id"] for row in rows[name]} - ids
+        if lost:
+            yield f"{name} has rows of data files {sorted(lost)}, which are not"
+    yield from _repeated(
+        "statistics",
+        ((r["data_file_id"], r["column_id"]) for r in rows["ducklake_file_column_stats"]),
+    )
+    yield from _repeated("table statistics", (r["table_id"] for r in rows["ducklake_table_stats"]))
+
+
+def _deletes(rows: CatalogRows) -> Iterator[str]:
+    files = {row["data_file_id"]: row for row in rows["ducklake_data_file"]}
+    deletes = rows["ducklake_delete_file"]
+    yield from _repeated("delete file id", (row["delete_file_id"] for row in deletes))
+    live = [row["data_file_id"] for row in deletes if row["end_snapshot"] is None]
+    yield from _repeated("live delete file of data file", live)
+    for row in deletes:
+        file = files.get(row["data_file_id"])
+        if file is None:
+            yield f"delete file {row['delete_file_id']} is of a data file that is not"
+        elif file["end_snapshot"] is not None and row["begin_snapshot"] >= file["end_snapshot"]:
+            yield f"delete file {row['delete_file_id']} begins after its data file has ended"
+        elif row["delete_count"] > file["record_count"]:
+            yield f"delete file {row['delete_file_id']} deletes more rows than there are"
+    for name, table in rows.items():
+        if name.startswith("ducklake_inlined_delete_"):
+            yield from _repeated(name, ((row["file_id"], row["row_id"]) for row in table))
+            lost = {row["file_id"] for row in table} - files.keys()
+            if lost:
+                yield f"{name} has deletes of data files {sorted(lost)}, which are not"
+
+
+def _partition_values(rows: CatalogRows) -> Iterator[str]:
+    keys: Counter[Any] = Counter(row["partition_id"] for row in rows["ducklake_partition_column"])
+    values: dict[int, list[int]] = {}
+    for row in rows["ducklake_file_partition_value"]:
+        values.setdefault(row["data_file_id"], []).append(row["partition_key_index"])
+    for file in rows["ducklake_data_file"]:
+        wanted = list(range(keys[file["partition_id"]])) if file["partition_id"] else []
+        found = sorted(values.get(file["data_file_id"], []))
+        if found != wanted:
+            yield f"data file {file['data_file_id']} has partition values {found}, not {wanted}"
+
+
+def _files_on_disk(lake: LakeUnderTest, rows: CatalogRows) -> Iterator[str]:
+    scheduled = rows["ducklake_files_scheduled_for_deletion"]
+    waiting = {_joined(lake.data_path, row) for row in scheduled}
+    for size, path in _table_files(lake, rows):
+        if path in waiting:
+            yield f"{path} is scheduled for deletion, but in use"
+        file = Path(path)
+        if not file.is_file():
+            yield f"{path} is gone"
+        elif file.stat().st_size != size:
+            yield f"{path} has {file.stat().st_size} bytes, not {size}"
+
+
+def _table_files(lake: LakeUnderTest, rows: CatalogRows) -> Iterator[tuple[int, str]]:
+    schemas = {row["schema_id"]: _joined(lake.data_path, row) for row in rows["ducklake_schema"]}
+    tables = {
+        row["table_id"]: _joined(schemas[row["schema_id"]], row) for row in rows["ducklake_table"]
+    }
+    for name in _FILES:
+        for row in rows[name]:
+            yield row["file_size_bytes"], _joined(tables[row["table_id"]], row)
+
+
+def _joined(parent: str, row: dict[str, Any]) -> str:
+    return parent + str(row["path"]) if row["path_is_relative"] else str(row["path"])
+
+
+def _repeated(what: str, keys: Iterable[Any]) -> Iterator[str]:
+    counted = Counter(keys)
+    for key, times in counted.items():
+        if times > 1:
+            yield f"{what} {key} is there {times} times"

@@ -1,0 +1,271 @@
+"""One lake on trial: the reference client, our operations, the model, and what must agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from airflow_provider_ducklake.lake.results import OperationResult, TableResult
+from tests.interop.operations import Operations
+from tests.interop.palette import Pair, arrow_table
+from tests.support.lakes import LakeUnderTest, catalog_fingerprint
+from tests.support.model import ModelLake, ModelTable, Predicate, Record
+from tests.support.reference import Rows
+
+Change: TypeAlias = Callable[[ModelTable], ModelTable]
+
+
+class Judge:
+    """Issues statements through the reference, keeps the model, and compares the two.
+
+    Every statement is one snapshot, or several are inside `transaction()`. A statement's effect
+    on the model is computed here, in Python; the reference is only asked for the ids it gave to
+    new rows, once, right after they came to be.
+    """
+
+    def __init__(self, lake: LakeUnderTest) -> None:
+        """Create the lake through the reference, or join the one that is there."""
+        self.lake = lake
+        self.client = lake.client()
+        self.operations = Operations(lake)
+        self.model = ModelLake(self.client.snapshot_ids()[-1])
+        self.log: list[str] = []
+        self._pending: dict[str, ModelTable | None] = {}
+        self._in_transaction = False
+        self._provisional = -1
+
+    def table(self, name: str) -> ModelTable:
+        """The table as the next statement will find it."""
+        found = self._pending.get(name, self.model.tables.get(name))
+        assert found is not None, f"{name} is not in the model"
+        return found
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make the statements inside one snapshot."""
+        self._run("BEGIN")
+        self._in_transaction = True
+        try:
+            yield
+        except BaseException:
+            self._in_transaction = False
+            self._pending.clear()
+            raise
+        self._in_transaction = False
+        self._run("COMMIT")
+        self._settle()
+
+    def execute(self, statement: str, changes: Mapping[str, ModelTable | None]) -> None:
+        """Run a statement that gives some tables the new state the caller computed."""
+        self._run(statement)
+        self._pending.update(changes)
+        if not self._in_transaction:
+            self._settle()
+
+    def create_table(self, name: str, columns: Mapping[str, str]) -> None:
+        """CREATE TABLE with columns by name and DuckDB type."""
+        text = ", ".join(f'"{column}" {type_name}' for column, type_name in columns.items())
+        self.execute(f"CREATE TABLE {name} ({text})", {name: ModelTable(tuple(columns))})
+
+    def insert(self, table: str, rows: Sequence[Sequence[Pair]]) -> None:
+        """INSERT rows whose values are pairs of SQL literal and Python value."""
+        values = ", ".join(f"({', '.join(literal for literal, _ in row)})" for row in rows)
+        self.insert_by(f"INSERT INTO {table} VALUES {values}", table, [[v for _, v in r] for r in rows])
+
+    def insert_by(self, statement: str, table: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run a statement that adds rows with these Python values to a table."""
+        self.execute(statement, {table: self.with_new_rows(table, rows)})
+
+    def delete(self, table: str, where: str, predicate: Predicate) -> None:
+        """DELETE the rows for which both forms of one condition hold."""
+        changed = self.table(table).delete(predicate)
+        self.execute(f"DELETE FROM {table} WHERE {where}", {table: changed})
+
+    def update(
+        self,
+        table: str,
+        assignments: Mapping[str, str],
+        where: str,
+        predicate: Predicate,
+        changes: Callable[[Record], Record],
+    ) -> None:
+        """UPDATE columns of the rows for which both forms of one condition hold."""
+        text = ", ".join(f'"{column}" = {value}' for column, value in assignments.items())
+        changed = self.table(table).update(predicate, changes)
+        self.execute(f"UPDATE {table} SET {text} WHERE {where}", {table: changed})
+
+    def alter(self, table: str, clause: str, change: Change = lambda table: table) -> None:
+        """ALTER TABLE; `change` is what it does to the model's table."""
+        self.execute(f"ALTER TABLE {table} {clause}", {table: change(self.table(table))})
+
+    def drop_table(self, table: str) -> None:
+        """DROP TABLE."""
+        self.execute(f"DROP TABLE {table}", {table: None})
+
+    def rename_table(self, table: str, new_name: str) -> None:
+        """ALTER TABLE … RENAME TO a bare name in the same schema."""
+        schema = table.rpartition(".")[0]
+        changes = {table: None, f"{schema}.{new_name}": self.table(table)}
+        self.execute(f"ALTER TABLE {table} RENAME TO {new_name}", changes)
+
+    def upkeep(self, name: str, *tables: str, **options: Any) -> OperationResult:
+        """Run one of our operations that must not change what any kept snapshot shows.
+
+        Args:
+            name: The operation.
+            *tables: Tables it is restricted to.
+            **options: Its options.
+        """
+        result = self._ours(name, *tables, **options)
+        self.accept({})
+        changed = {t.table for t in result.tables if t.files_in or t.files_out or t.rows}
+        self.check(*changed)
+        return result
+
+    def expire(self, expired: Iterable[int], **options: Any) -> OperationResult:
+        """Expire snapshots by our operation and expect exactly these to be gone."""
+        result = self._ours("expire_snapshots", **options)
+        self.model.expire(expired)
+        self.check()
+        return result
+
+    def ingest(
+        self, table: str, types: Mapping[str, str], rows: Sequence[Sequence[Pair]]
+    ) -> TableResult:
+        """Append rows through our ingest, as Arrow batches."""
+        changed = self.with_new_rows(table, [[value for _, value in row] for row in rows])
+        self.client.release()
+        self.log.append(f"-- ingest {len(rows)} rows into {table}")
+        result = self.operations.ingest(table, arrow_table(types, rows).to_batches())
+        self.accept({table: changed} if rows else {})
+        self.check(table)
+        return result
+
+    def add_files(
+        self, table: str, sources: Sequence[str], rows: Iterable[Sequence[Any]], **options: Any
+    ) -> OperationResult:
+        """Register files by our operation and expect these further rows."""
+        changed = self.with_new_rows(table, rows)
+        result = self._ours("add_data_files", table, sources=sources, **options)
+        self.accept({table: changed} if changed != self.table(table) else {})
+        self.check(table)
+        return result
+
+    def dry_run(self, name: str, *tables: str, **options: Any) -> OperationResult:
+        """Run an operation of ours dry and prove that it changed neither catalog nor files."""
+        self.client.release()
+        before = catalog_fingerprint(self.lake), self.lake.stored_files()
+        result = self._ours(name, *tables, dry_run=True, **options)
+        after = catalog_fingerprint(self.lake), self.lake.stored_files()
+        assert after == before, self.message(f"a dry run of {name} changed the lake", result)
+        return result
+
+    def _ours(self, name: str, *tables: str, **options: Any) -> OperationResult:
+        self.client.release()
+        self.log.append(f"-- {name}{tables or ''} {options or ''}")
+        try:
+            return self.operations.run(name, *tables, **options)
+        except Exception as error:
+            raise AssertionError(self.message(f"{name} failed", repr(error))) from error
+
+    def accept(self, changes: Mapping[str, ModelTable | None]) -> list[int]:
+        """Take up the snapshots somebody else has made; the last one carries the changes.
+
+        Returns:
+            The new snapshot ids.
+        """
+        before = self.model.head
+        kept = self.client.snapshot_ids()
+        new = [snapshot for snapshot in kept if snapshot > before]
+        assert new or not changes, self.message("no snapshot was made", ())
+        for snapshot in new[:-1]:
+            self.model.commit(snapshot, {})
+        if new:
+            self.model.commit(new[-1], self._with_observed_ids(changes, new[-1]))
+        return new
+
+    def with_new_rows(self, table: str, rows: Iterable[Sequence[Any]]) -> ModelTable:
+        """Return a table with further rows, whose ids are looked up when they are there."""
+        ids = {}
+        for row in rows:
+            ids[self._provisional] = row
+            self._provisional -= 1
+        return self.table(table).insert(ids)
+
+    def check(self, *tables: str) -> None:
+        """Compare the kept snapshots, the rows and row ids at each, and the list of tables.
+
+        Args:
+            *tables: The only tables whose rows to compare; none means all.
+        """
+        kept = tuple(self.client.snapshot_ids())
+        assert kept == self.model.kept, self.message("kept snapshots", (self.model.kept, kept))
+        for snapshot in kept:
+            for name, table in self.model.tables_at(snapshot).items():
+                if not tables or name in tables:
+                    self._check_table(name, table, snapshot)
+        expected = frozenset(self.model.tables)
+        found = self.client.tables()
+        assert found == expected, self.message("tables", (expected, found))
+
+    def check_count(self, table: str, where: str, expected: int) -> None:
+        """Compare how many rows of the newest snapshot a filter finds."""
+        ((found,),) = self.client.sql(f"SELECT count(*) FROM {table} WHERE {where}")
+        assert found == expected, self.message(f"{table} WHERE {where}", (expected, found))
+
+    def close(self) -> None:
+        """Let go of the lake."""
+        self.client.close()
+
+    def _check_table(self, name: str, table: ModelTable, snapshot: int) -> None:
+        found = self.client.rows_at(name, snapshot)
+        expected = table.as_counter()
+        if found == expected:
+            return
+        raise AssertionError(
+            self.message(
+                f"{name} at snapshot {snapshot} (missing, extra)",
+                (_some(expected - found), _some(found - expected)),
+            )
+        )
+
+    def _run(self, statement: str) -> None:
+        self.log.append(statement)
+        self.client.sql(statement)
+
+    def _settle(self) -> None:
+        pending, self._pending = self._pending, {}
+        changes = {
+            name: table for name, table in pending.items() if table != self.model.tables.get(name)
+        }
+        new = self.accept(changes)
+        assert len(new) <= 1, self.message("one statement made several snapshots", new)
+        for snapshot in new:
+            for name, table in self.model.tables_at(snapshot).items():
+                if name in changes:
+                    self._check_table(name, table, snapshot)
+
+    def _with_observed_ids(
+        self, changes: Mapping[str, ModelTable | None], snapshot: int
+    ) -> dict[str, ModelTable | None]:
+        settled: dict[str, ModelTable | None] = {}
+        for name, table in changes.items():
+            if table is None or min(table.rows, default=0) >= 0:
+                settled[name] = table
+            else:
+                try:
+                    settled[name] = table.with_observed_ids(self.client.rows_at(name, snapshot))
+                except AssertionError as error:
+                    raise AssertionError(self.message(f"{name} at {snapshot}", error)) from None
+        return settled
+
+    def message(self, what: str, found: object) -> str:
+        """Return what to say of a difference: what was found, and everything done before."""
+        history = ";\n  ".join(self.log)
+        return f"{self.lake.kind}: {what}: {found}\nafter\n  {history};"
+
+
+def _some(rows: Rows) -> list[tuple[Any, ...]]:
+    return [row for row, _ in Counter(rows).most_common(6)]

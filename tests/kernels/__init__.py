@@ -1,0 +1,1 @@
+"""Tests of the kernels: DuckDB and Parquet, no catalog, no Spark."""

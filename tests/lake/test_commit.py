@@ -1,0 +1,227 @@
+"""The committer: ids, conflicts, retries, idempotency, unknown outcomes; on every database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from airflow_provider_ducklake.lake.changes import table_change
+from airflow_provider_ducklake.lake.columns import parse_columns
+from airflow_provider_ducklake.lake.commit import CommitInfo, SnapshotWriter
+from airflow_provider_ducklake.lake.database import Database, Session
+from airflow_provider_ducklake.lake.errors import (
+    CommitConflict,
+    CommitStateUnknown,
+    ConfigurationError,
+    UnsupportedCatalog,
+)
+from airflow_provider_ducklake.lake.lake import Lake
+from airflow_provider_ducklake.lake.tables import create_schema, create_table, drop_table
+from tests.support.lakes import LakeUnderTest, catalog_fingerprint
+
+
+def nothing(writer: SnapshotWriter) -> None:
+    """Write no rows."""
+
+
+def test_a_new_lake_is_one_the_reference_reads(
+    new_lake: Lake, lake_under_test: LakeUnderTest
+) -> None:
+    create_table(new_lake, "t", parse_columns("id int64, tags varchar[]"))
+    client = lake_under_test.client()
+    client.sql("INSERT INTO t VALUES (1, ['a'])")
+    assert client.sql("SELECT * FROM t") == [(1, ("a",))]
+    client.close()
+    assert [s.snapshot_id for s in new_lake.snapshots()] == [0, 1, 2]
+
+
+def test_a_snapshot_says_who_made_it(new_lake: Lake) -> None:
+    info = CommitInfo("ann", "why", {"dag_id": "d"}, key="k1")
+    commit = new_lake.commit(base=0, changes=[], write=nothing, info=info)
+    assert (commit.snapshot.author, commit.snapshot.message) == ("ann", "why")
+    assert '"dag_id": "d"' in (commit.snapshot.extra_info or "")
+    assert new_lake.find_commit("k1") == commit.snapshot
+
+
+@pytest.mark.parametrize("key", ["dag/run 1%/t_[2]", "'; drop", 'quo"te', "a_b"])
+def test_the_same_work_is_committed_once(new_lake: Lake, key: str) -> None:
+    runs = []
+
+    def write(writer: SnapshotWriter) -> str:
+        runs.append(writer.snapshot_id)
+        writer.result = {"rows": 3}
+        return "written"
+
+    first = new_lake.commit(base=0, changes=[], write=write, info=CommitInfo(key=key))
+    again = new_lake.commit(base=0, changes=[], write=write, info=CommitInfo(key=key))
+    assert (first.value, first.already_done) == ("written", False)
+    assert (again.value, again.already_done, again.result) == (None, True, {"rows": 3})
+    assert again.snapshot == first.snapshot
+    assert runs == [1]
+
+
+def test_a_key_that_only_looks_alike_is_another(new_lake: Lake) -> None:
+    new_lake.commit(base=0, changes=[], write=nothing, info=CommitInfo(key="a_b"))
+    assert new_lake.find_commit("aXb") is None
+
+
+def test_a_conflict_leaves_nothing_behind(new_lake: Lake, lake_under_test: LakeUnderTest) -> None:
+    created = create_table(new_lake, "t", parse_columns("id int64"))
+    assert created is not None
+    assert created.value is not None
+    base = new_lake.head().snapshot_id
+    drop_table(new_lake, "t")
+    before = catalog_fingerprint(lake_under_test)
+    with pytest.raises(CommitConflict, match="dropped_table"):
+        new_lake.commit(
+            base=base,
+            changes=[table_change("inserted_into_table", created.value)],
+            write=nothing,
+        )
+    assert catalog_fingerprint(lake_under_test) == before
+
+
+def test_an_error_while_writing_leaves_nothing_behind(
+    new_lake: Lake, lake_under_test: LakeUnderTest
+) -> None:
+    before = catalog_fingerprint(lake_under_test)
+
+    def write(writer: SnapshotWriter) -> None:
+        writer.session.insert("ducklake_table_stats", [(1, 2, 3, 4)])
+        raise ConfigurationError("no")
+
+    with pytest.raises(ConfigurationError):
+        new_lake.commit(base=0, changes=[], write=write)
+    assert catalog_fingerprint(lake_under_test) == before
+
+
+def test_history_that_was_expired_is_not_trusted(new_lake: Lake) -> None:
+    for _ in range(3):
+        new_lake.commit(base=0, changes=[], write=nothing)
+    with new_lake.database.write() as session:
+        for table in ("ducklake_snapshot", "ducklake_snapshot_changes"):
+            session.execute(f"DELETE FROM {{{table}}} WHERE snapshot_id = 2")
+    with pytest.raises(CommitConflict, match="expired meanwhile"):
+        new_lake.commit(base=1, changes=[], write=nothing)
+    assert new_lake.commit(base=3, changes=[], write=nothing).snapshot.snapshot_id == 4
+
+
+def test_ids_in_use_are_passed_over(new_lake: Lake) -> None:
+    """FL-03: a foreign writer left counters that point at ids already taken."""
+    with new_lake.database.write() as session:
+        row = (7, 1, 0, None, None, "x.parquet", True, "parquet", 1, 1, 1, 0, *[None] * 4)
+        session.insert("ducklake_data_file", [row])
+        session.insert("ducklake_schema", [(5, _UUID, 0, None, "s", "s/", True)])
+    ids = []
+
+    def write(writer: SnapshotWriter) -> None:
+        ids.extend([writer.new_file_id(), writer.new_file_id(), writer.new_catalog_id()])
+
+    commit = new_lake.commit(base=0, changes=[], write=write)
+    assert ids == [8, 9, 6]
+    assert (commit.snapshot.next_file_id, commit.snapshot.next_catalog_id) == (10, 7)
+
+
+_UUID = "550e8400-e29b-41d4-a716-446655440000"
+
+
+def test_a_commit_message_can_be_required(new_lake: Lake) -> None:
+    with new_lake.database.write() as session:
+        session.insert("ducklake_metadata", [("require_commit_message", "true", None, None)])
+    with pytest.raises(ConfigurationError, match="commit message"):
+        new_lake.commit(base=0, changes=[], write=nothing)
+    new_lake.commit(base=0, changes=[], write=nothing, info=CommitInfo(message="because"))
+
+
+@pytest.mark.parametrize("versions", [["0.3"], ["1.1"], ["2.0"], [], ["1.0", "1.0"]])
+def test_another_format_version_is_left_alone(
+    new_lake: Lake, lake_under_test: LakeUnderTest, versions: list[str]
+) -> None:
+    """CT-01."""
+    with new_lake.database.write() as session:
+        session.execute("DELETE FROM {ducklake_metadata} WHERE \"key\" = 'version'")
+        session.insert("ducklake_metadata", [("version", v, None, None) for v in versions])
+    before = catalog_fingerprint(lake_under_test)
+    with pytest.raises(UnsupportedCatalog, match="never migrates"):
+        new_lake.check()
+    with pytest.raises(UnsupportedCatalog, match="never migrates"):
+        new_lake.commit(base=0, changes=[], write=nothing)
+    assert catalog_fingerprint(lake_under_test) == before
+
+
+def test_many_writers_at_once_all_commit(new_lake: Lake) -> None:
+    """CC-04: ten threads, three commits each, no id given twice, none lost."""
+
+    def commits(number: int) -> list[int]:
+        info = CommitInfo(key=f"writer {number}")
+        made = []
+        for turn in range(3):
+            own = CommitInfo(key=f"{info.key} turn {turn}")
+            base = new_lake.head().snapshot_id
+            made.append(
+                new_lake.commit(base=base, changes=[], write=nothing, info=own).snapshot.snapshot_id
+            )
+        return made
+
+    with ThreadPoolExecutor(10) as pool:
+        made = [i for ids in pool.map(commits, range(10)) for i in ids]
+    assert sorted(made) == list(range(1, 31))
+    times = [snapshot.time for snapshot in new_lake.snapshots()]
+    assert times == sorted(times)
+
+
+class _Unsteady:
+    """A database whose first COMMIT loses its answer, before or after it happened."""
+
+    def __init__(self, database: Database, happened: bool) -> None:
+        self._database = database
+        self._happened = happened
+        self._failed = False
+
+    def read(self) -> object:
+        return self._database.read()
+
+    def create(self) -> object:
+        return self._database.create()
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        if self._failed:
+            with self._database.write() as session:
+                yield session
+            return
+        self._failed = True
+        if self._happened:
+            with self._database.write() as session:
+                yield session
+            raise CommitStateUnknown("the line went dead")
+        try:
+            with self._database.write() as session:
+                yield session
+                raise CommitStateUnknown("the line went dead")
+        finally:
+            pass
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_an_unanswered_commit_is_looked_up(new_lake: Lake, happened: bool) -> None:
+    unsteady = Lake(new_lake.location, _Unsteady(new_lake.database, happened), new_lake.storage)  # type: ignore[arg-type]
+    commit = unsteady.commit(base=0, changes=[], write=nothing)
+    assert commit.already_done == happened
+    assert [s.snapshot_id for s in new_lake.snapshots()] == [0, 1]
+
+
+def test_creating_twice_is_refused(new_lake: Lake) -> None:
+    with pytest.raises(ConfigurationError, match="holds a lake already"):
+        Lake.create(new_lake.location)
+    Lake.create(new_lake.location, if_not_exists=True)
+    create_schema(new_lake, "s")
+    with pytest.raises(ConfigurationError, match="exists already"):
+        create_schema(new_lake, "S")
+    create_table(new_lake, "s.t", parse_columns("a int32"))
+    with pytest.raises(ConfigurationError, match="exists already"):
+        create_table(new_lake, "S.T", parse_columns("a int32"))
+    assert create_table(new_lake, "s.t", parse_columns("a int32"), if_not_exists=True) is None

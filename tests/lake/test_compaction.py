@@ -1,0 +1,153 @@
+"""Planning merges and rewrites: packing is a property of sizes, not of examples."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_ducklake.lake.columns import parse_columns
+from airflow_provider_ducklake.lake.compaction import (
+    CompactionPlan,
+    MergeLimits,
+    plan_merge,
+    plan_rewrite,
+)
+from airflow_provider_ducklake.lake.model import DataFile, Schema, SortKey, Table
+
+COLUMNS = parse_columns("id int64")
+TABLE = Table(1, "", Schema(0, "main", "/d/main/"), "t", "/d/main/t/", COLUMNS)
+
+
+def data_file(
+    number: int,
+    size: int = 10,
+    *,
+    begin: int = 1,
+    rows: int = 10,
+    start: int | None = None,
+    partition: tuple[str | None, ...] = (),
+    partial_max: int | None = None,
+    touched: bool = False,
+) -> DataFile:
+    """Return a data file with the few properties planning looks at."""
+    return DataFile(
+        data_file_id=number,
+        table_id=1,
+        path=f"/d/main/t/{number}.parquet",
+        record_count=rows,
+        file_size_bytes=size,
+        footer_size=1,
+        begin_snapshot=begin,
+        row_id_start=start,
+        partition_id=9 if partition else None,
+        partition_values=partition,
+        partial_max=partial_max,
+        touched=touched,
+    )
+
+
+def merge(
+    files: list[DataFile],
+    target: int = 100,
+    versions: list[tuple[int, int]] | None = None,
+    table: Table = TABLE,
+    **limits: int,
+) -> CompactionPlan:
+    """Plan a merge of some files."""
+    columns = {file.begin_snapshot: COLUMNS for file in files}
+    bounds = MergeLimits(target, **limits)
+    return plan_merge(table, 50, files, columns, versions or [(0, 1)], bounds)
+
+
+sizes = st.lists(st.integers(1, 150), max_size=40)
+
+
+@given(sizes, st.integers(1, 200))
+def test_every_file_is_merged_or_said_to_be_left_alone(given_sizes: list[int], target: int) -> None:
+    files = [data_file(n, size) for n, size in enumerate(given_sizes)]
+    plan = merge(files, target)
+    merged = [file for group in plan.groups for file in group.files]
+    assert len(merged) == len(set(merged))
+    assert len(merged) + sum(s.count for s in plan.skipped) == len(files)
+    assert all(len(group.files) >= 2 for group in plan.groups)
+    assert all(file.file_size_bytes < target for file in merged)
+
+
+@given(sizes, st.integers(1, 200))
+def test_an_output_is_at_most_twice_the_target(given_sizes: list[int], target: int) -> None:
+    plan = merge([data_file(n, size) for n, size in enumerate(given_sizes)], target)
+    assert all(group.size < 2 * target for group in plan.groups)
+    # A pack is closed only when full: of one kind of file, at most one output stays below.
+    assert sum(group.size < target for group in plan.groups) <= 1
+
+
+@given(sizes, st.integers(1, 5))
+def test_the_limit_holds_for_the_whole_call(given_sizes: list[int], limit: int) -> None:
+    files = [data_file(n, size, partition=(str(n % 3),)) for n, size in enumerate(given_sizes)]
+    free, bounded = merge(files), merge(files, max_compacted_files=limit)
+    assert len(bounded.groups) == min(limit, len(free.groups))
+    left = sum(len(group.files) for group in free.groups[limit:])
+    assert bounded.remaining == left
+
+
+def test_files_of_other_shape_or_partition_are_not_mixed() -> None:
+    """MG-02, MG-06."""
+    files = [
+        data_file(1, begin=1, partition=("a",)),
+        data_file(2, begin=2, partition=("a",)),
+        data_file(3, begin=7, partition=("a",)),
+        data_file(4, begin=1, partition=(None,)),
+        data_file(5, begin=2, partition=(None,)),
+        data_file(6, begin=2),
+    ]
+    plan = merge(files, versions=[(1, 1), (5, 2)])
+    assert [[f.data_file_id for f in g.files] for g in plan.groups] == [[1, 2], [4, 5]]
+    assert [(s.count, "alone" in s.reason) for s in plan.skipped] == [(2, True)]
+
+
+def test_sizes_bound_what_is_taken() -> None:
+    files = [data_file(n, size) for n, size in enumerate([5, 10, 20, 30, 80, 100])]
+    plan = merge(files, target=100, min_file_size=10, max_file_size=80)
+    assert [[f.data_file_id for f in g.files] for g in plan.groups] == [[1, 2, 3]]
+
+
+def test_files_with_deletes_are_left_to_rewrite() -> None:
+    """MG-01."""
+    plan = merge([data_file(1), data_file(2, touched=True), data_file(3)])
+    assert [[f.data_file_id for f in g.files] for g in plan.groups] == [[1, 3]]
+    assert "rewrite_data_files" in plan.skipped[0].reason
+
+
+def test_row_ids_are_written_unless_order_alone_implies_them() -> None:
+    run = [data_file(1, start=0), data_file(2, start=10)]
+    gap = [data_file(1, start=0), data_file(2, start=11)]
+    flushed = [data_file(1, start=0, partial_max=3), data_file(2, start=10)]
+    sorted_table = Table(1, "", TABLE.schema, "t", "/d/", COLUMNS, sort_keys=(SortKey("id"),))
+    assert [merge(files).groups[0].with_row_ids for files in (run, gap, flushed)] == [
+        False,
+        True,
+        True,
+    ]
+    assert merge(run, table=sorted_table).groups[0].with_row_ids
+
+
+def test_rewrites_are_chosen_by_the_share_of_deleted_rows() -> None:
+    """RW-02: compared with >=, whatever the size; one output a partition."""
+    files = [
+        data_file(1, size=10**9),
+        data_file(2),
+        data_file(3, partition=("a",)),
+        data_file(4, partition=("a",)),
+        data_file(5),
+    ]
+    deleted = {1: 3, 2: 2, 3: 10, 4: 5}
+    plan = plan_rewrite(TABLE, 50, files, deleted, 0.3)
+    assert [[f.data_file_id for f in g.files] for g in plan.groups] == [[1], [3, 4]]
+    assert {s.reason: s.count for s in plan.skipped} == {
+        "no deleted rows": 1,
+        "less than 0.3 of its rows deleted": 1,
+    }
+    everything = plan_rewrite(TABLE, 50, files, deleted, 0.0)
+    assert sum(len(group.files) for group in everything.groups) == 4
+    bounded = plan_rewrite(TABLE, 50, files, deleted, 0.0, max_compacted_files=1)
+    assert (len(bounded.groups), bounded.remaining) == (1, 2)

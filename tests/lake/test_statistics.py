@@ -1,0 +1,99 @@
+"""Column statistics: what is not known of one file is not known of the table."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_ducklake.lake.columns import Column
+from airflow_provider_ducklake.lake.statistics import (
+    ColumnStatistics,
+    TableColumnStatistics,
+    bound_of,
+    merge_into_table,
+)
+
+
+def of(
+    low: str | None,
+    high: str | None,
+    *,
+    nulls: int | None = 0,
+    values: int | None = 3,
+    nan: bool | None = None,
+) -> ColumnStatistics:
+    """Return statistics of column 1 in a file."""
+    return ColumnStatistics(1, 8, values, nulls, low, high, nan)
+
+
+def merged(
+    kind: str, current: TableColumnStatistics | None, *files: ColumnStatistics | None
+) -> TableColumnStatistics:
+    """Merge files into a table's statistics of column 1."""
+    return merge_into_table(Column(1, "c", kind), current, files)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "low", "high"),
+    [
+        ("int32", ["9", "10", "-11"], "-11", "10"),
+        ("uint64", ["9", "18446744073709551615"], "9", "18446744073709551615"),
+        ("decimal(38,2)", ["9.50", "10.00", "-0.01"], "-0.01", "10.00"),
+        ("float64", ["1e10", "9.0", "-inf"], "-inf", "1e10"),
+        ("date", ["0044-03-15 (BC)", "2024-01-01", "infinity"], "0044-03-15 (BC)", "infinity"),
+        (
+            "timestamptz",
+            ["2024-01-01 12:00:00+00", "2024-01-01 00:00:00+00"],
+            "2024-01-01 00:00:00+00",
+            "2024-01-01 12:00:00+00",
+        ),
+        ("varchar", ["b", "a", "é"], "a", "é"),
+        ("blob", ["FF", "0A"], "0A", "FF"),
+        ("boolean", ["1", "0"], "0", "1"),
+        (
+            "uuid",
+            ["f" * 8 + "-0000-0000-0000-" + "0" * 12, "0" * 8 + "-0000-0000-0000-" + "0" * 12],
+            "0" * 8 + "-0000-0000-0000-" + "0" * 12,
+            "f" * 8 + "-0000-0000-0000-" + "0" * 12,
+        ),
+    ],
+)
+def test_bounds_are_compared_as_their_type(
+    kind: str, values: list[str], low: str, high: str
+) -> None:
+    assert bound_of(kind, values, smallest=True) == low
+    assert bound_of(kind, values, smallest=False) == high
+
+
+@pytest.mark.parametrize("kind", ["interval", "int128", "timetz", "list"])
+def test_types_without_bounds_have_none(kind: str) -> None:
+    assert bound_of(kind, ["1", "2"], smallest=True) is None
+
+
+def test_one_unknown_bound_makes_the_table_s_unknown() -> None:
+    assert merged("int32", None, of("1", "5"), of(None, None)).min_value is None
+    assert merged("int32", None, of("1", "5"), None) == TableColumnStatistics(1)
+
+
+def test_a_file_of_nulls_has_no_say_in_bounds() -> None:
+    only_null = of(None, None, nulls=4, values=0)
+    result = merged("int32", None, of("1", "5"), only_null)
+    assert (result.min_value, result.max_value, result.contains_null) == ("1", "5", True)
+
+
+def test_bounds_only_widen() -> None:
+    current = TableColumnStatistics(1, False, None, "3", "7")
+    result = merged("int32", current, of("10", "12"), of("4", "5"))
+    assert (result.min_value, result.max_value) == ("3", "12")
+
+
+def test_nan_is_known_only_when_every_file_says_so() -> None:
+    assert merged("float64", None, of("1.0", "2.0", nan=False)).contains_nan is False
+    assert merged("float64", None, of("1.0", "2.0", nan=None)).contains_nan is None
+    assert merged(
+        "float64", None, of("1.0", "2.0", nan=None), of(None, None, nan=True)
+    ).contains_nan
+    assert merged("int32", None, of("1", "2")).contains_nan is None
+
+
+def test_a_bound_its_type_cannot_read_is_no_bound() -> None:
+    assert bound_of("int32", ["1", "one"], smallest=True) is None

@@ -1,0 +1,178 @@
+"""The command line: exit status, one clear line for bad input, results by file and as JSON."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ducklake.lake.columns import parse_columns
+from airflow_provider_ducklake.lake.lake import Lake
+from airflow_provider_ducklake.lake.results import OperationResult
+from airflow_provider_ducklake.lake.tables import create_table
+from airflow_provider_ducklake.spark.cli import main
+from airflow_provider_ducklake.spark.operations import OPERATIONS
+from tests.support.lakes import LakeUnderTest, catalog_fingerprint
+
+Lakes = tuple[Lake, LakeUnderTest]
+
+
+def test_help_names_every_operation(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in OPERATIONS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "required"),
+        (["info"], "--attach"),
+        (["info", "--attach", "ducklake:x", "--colour"], "--colour"),
+        (["info", "--attach", "ducklake:x", "--option", "novalue"], "NAME=VALUE"),
+    ],
+)
+def test_wrong_usage_ends_with_two(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert "Traceback" not in shown
+
+
+def test_a_lake_and_a_table_are_created_and_described(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attach = ["--attach", f"ducklake:sqlite:{tmp_path}/c.sqlite"]
+    assert main(["create_lake", *attach, "--data-path", f"{tmp_path}/data"]) == 0
+    columns = "columns=id int64, tags varchar[]"
+    assert main(["create_table", *attach, "--table", "t", "--option", columns]) == 0
+    capsys.readouterr()
+    result_file = tmp_path / "result.json"
+    assert main(["info", *attach, "--json", "--result-file", str(result_file)]) == 0
+    line = json.loads(capsys.readouterr().out)
+    assert line == json.loads(result_file.read_text())
+    result = OperationResult.from_dict(line)
+    assert [table.table for table in result.tables] == ["main.t"]
+    assert result.counts == {"snapshots": 2, "tables": 1, "files_scheduled_for_deletion": 0}
+    assert main(["info", *attach]) == 0
+    assert "main.t: files 0 -> 0" in capsys.readouterr().out
+
+
+def test_a_dry_run_creates_nothing(tmp_path: Path) -> None:
+    attach = ["--attach", f"ducklake:sqlite:{tmp_path}/c.sqlite", "--data-path", f"{tmp_path}/d"]
+    assert main(["create_lake", *attach, "--dry-run"]) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "more", "kind", "message"),
+    [
+        ("infos", [], "ConfigurationError", "did you mean 'info'"),
+        ("info", ["--table", "main.ta"], "NotFound", "did you mean 'main.t'"),
+        ("info", ["--table", "a.b.c"], "NotFound", "schema.table"),
+        ("info", ["--option", "verbose=1"], "ConfigurationError", "unknown option"),
+        ("create_table", ["--table", "u"], "ConfigurationError", "--option columns"),
+        (
+            "create_table",
+            ["--table", "u", "--option", "columns=id inet"],
+            "BadInput",
+            "no column type 'inet'",
+        ),
+        (
+            "create_table",
+            ["--table", "s.u", "--option", "columns=id int32"],
+            "NotFound",
+            "no schema 's'",
+        ),
+        (
+            "create_table",
+            ["--table", "t", "--option", "columns=a int32"],
+            "ConfigurationError",
+            "t",
+        ),
+        ("info", ["--extra-info", "x", "--table", "t"], "ConfigurationError", "JSON object"),
+    ],
+)
+def test_bad_input_is_one_line_and_changes_nothing(
+    sqlite_lake: Lakes,
+    capsys: pytest.CaptureFixture[str],
+    operation: str,
+    more: list[str],
+    kind: str,
+    message: str,
+) -> None:
+    lake, judge = sqlite_lake
+    create_table(lake, "t", parse_columns("id int64"))
+    before = catalog_fingerprint(judge)
+    result_file = judge.directory / "result.json"
+    arguments = [operation, "--attach", judge.attach_string, "--result-file", str(result_file)]
+    assert main([*arguments, *more]) == 1
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("ducklake:")]
+    assert line.startswith(f"ducklake: ERROR {kind}: ")
+    assert message in line
+    assert json.loads(result_file.read_text())["error"]["type"] == kind
+    assert catalog_fingerprint(judge) == before
+
+
+def failure(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command line that fails; return its one line."""
+    assert main(arguments) == 1
+    shown = capsys.readouterr().err
+    assert "Traceback" not in shown
+    (line,) = [x for x in shown.splitlines() if x.startswith("ducklake: ERROR")]
+    return line
+
+
+def test_catalogs_that_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "text.sqlite"
+    text.write_text("no database at all, but long enough to be looked at " * 40)
+    empty = tmp_path / "empty.sqlite"
+    sqlite3.connect(empty).close()
+    empty.touch()
+    cases = {
+        f"ducklake:sqlite:{tmp_path}/missing.sqlite": "CatalogUnavailable: there is no",
+        f"ducklake:duckdb:{tmp_path}/missing.db": "CatalogUnavailable: there is no",
+        f"ducklake:sqlite:{text}": "UnsupportedCatalog",
+        f"ducklake:duckdb:{text}": "UnsupportedCatalog",
+        f"ducklake:sqlite:{empty}": "UnsupportedCatalog",
+        "ducklake:postgres:host=127.0.0.1 port=9 dbname=x": "CatalogUnavailable",
+        "ducklake:mysql:host=x": "UnsupportedCatalog",
+    }
+    for attach, message in cases.items():
+        assert message in failure(["info", "--attach", attach], capsys)
+    assert not (tmp_path / "missing.sqlite").exists()
+
+
+def test_a_password_is_never_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CT-03."""
+    password = "p@ss w'or\\d=x&%41"
+    monkeypatch.setenv("DUCKLAKE_CATALOG_PASSWORD", password)
+    attach = "ducklake:postgres:host=127.0.0.1 port=9 dbname=x user=ann"
+    line = failure(["info", "--attach", attach], capsys)
+    assert "p@ss" not in line
+    assert "127.0.0.1" in line
+
+
+def test_a_locked_catalog_is_waited_for_and_named(
+    sqlite_lake: Lakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CC-05: SQLite with another writer holding the lock."""
+    from airflow_provider_ducklake.lake.errors import CatalogUnavailable
+
+    _, judge = sqlite_lake
+    holder = sqlite3.connect(f"{judge.directory}/catalog.sqlite", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    impatient = Lake.open(judge.location, lock_timeout=0.1)
+    with pytest.raises(CatalogUnavailable, match="stayed locked"):
+        create_table(impatient, "t", parse_columns("id int64"))
+    holder.execute("ROLLBACK")
+    holder.close()
+    create_table(impatient, "t", parse_columns("id int64"))

@@ -1,0 +1,130 @@
+"""The same jobs on a real standalone cluster: a master and a worker as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import airflow_provider_ducklake.spark.entry as entry
+from airflow_provider_ducklake.lake.lake import Lake
+from airflow_provider_ducklake.lake.results import OperationResult
+from tests.support.lakes import LakeUnderTest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+Lakes = tuple[Lake, LakeUnderTest]
+APPLICATION = Path(entry.__path__[0]) / "ducklake_job.py"
+_MASTER = re.compile(r"spark://127\.0\.0\.1:\d+")
+
+
+def spark_home() -> Path:
+    """Return where Spark's jars and scripts are: in the pyspark package."""
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def start(kind: str, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start a daemon class of Spark in a process group of its own."""
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    with log.open("wb") as out:
+        return subprocess.Popen(
+            [
+                str(spark_home() / "bin" / "spark-class"),
+                f"org.apache.spark.deploy.{kind}",
+                "--host",
+                "127.0.0.1",
+                "--webui-port",
+                "0",
+                *arguments,
+            ],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=environment,
+            cwd=log.parent,
+        )
+
+
+def wait_for(log: Path, pattern: re.Pattern[str], process: subprocess.Popen[bytes]) -> str:
+    """Return what a pattern finds in a log once it is there."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if found := pattern.search(log.read_text(errors="replace")):
+            return found[0]
+        time.sleep(0.2)
+    raise AssertionError(f"{pattern.pattern} never appeared:\n{log.read_text(errors='replace')}")
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a running master with one worker of two cores."""
+    home = tmp_path_factory.mktemp("cluster")
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        started.append(start("master.Master", home / "master.log", "--port", "0"))
+        url = wait_for(home / "master.log", _MASTER, started[-1])
+        work = ("--cores", "2", "--memory", "1g", "--work-dir", str(home / "work"), url)
+        started.append(start("worker.Worker", home / "worker.log", *work))
+        wait_for(home / "worker.log", re.compile("Successfully registered"), started[-1])
+        yield url
+    finally:
+        for process in reversed(started):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def submit(master: str, directory: Path, *arguments: str) -> OperationResult:
+    """Run one job on the cluster by spark-submit and return its result."""
+    result_file = directory / "result.json"
+    command = [
+        str(spark_home() / "bin" / "spark-submit"),
+        "--master",
+        master,
+        "--conf",
+        "spark.executor.memory=512m",
+        "--conf",
+        "spark.driver.host=127.0.0.1",
+        str(APPLICATION),
+        *arguments,
+        "--result-file",
+        str(result_file),
+    ]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3_000:]
+    return OperationResult.from_dict(json.loads(result_file.read_text()))
+
+
+def test_ingest_and_merge_on_a_cluster(master: str, sqlite_lake: Lakes) -> None:
+    lake, judge = sqlite_lake
+    attach = ("--attach", judge.attach_string, "--table", "main.t")
+    query = "SELECT id, id % 3 part FROM range(0, 3000, 1, 4)"
+    ingest = submit(
+        master,
+        judge.directory,
+        "ingest",
+        *attach,
+        "--sql",
+        query,
+        "--option",
+        "create_table=true",
+    )
+    assert (ingest.tables[0].rows, ingest.tables[0].files_out) == (3000, 4)
+    merge = submit(master, judge.directory, "merge_adjacent_files", *attach)
+    assert (merge.tables[0].files_before, merge.tables[0].files_after) == (4, 1)
+    client = judge.client()
+    expected = [(3000, 4498500)]
+    assert client.sql("SELECT count(*), sum(id) FROM t") == expected
+    version = ingest.snapshot_after
+    assert client.sql(f"SELECT count(*), sum(id) FROM t AT (VERSION => {version})") == expected
+    client.close()
+    assert lake.head().snapshot_id == merge.snapshot_after

@@ -1,0 +1,1 @@
+"""What the tests share: lakes of every kind, the reference client, the model, servers."""

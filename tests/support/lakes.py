@@ -1,0 +1,184 @@
+"""Fresh lakes of the three kinds, and their catalogs read without any DuckLake client."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import duckdb
+import psycopg
+import pytest
+from psycopg import sql
+
+from airflow_provider_ducklake.lake.identifiers import quote_identifier
+from airflow_provider_ducklake.lake.location import CatalogLocation, Kind
+from tests.support.reference import ReferenceClient
+
+KINDS: Final[tuple[Kind, ...]] = ("sqlite", "duckdb", "postgres")
+
+# Table name -> its rows, each a dictionary, in a stable order.
+CatalogRows: TypeAlias = dict[str, list[dict[str, Any]]]
+_NUMBER: Final = count()
+
+
+@dataclass(frozen=True, slots=True)
+class LakeUnderTest:
+    """One lake of a test.
+
+    Attributes:
+        kind: Which database holds its catalog.
+        attach_string: What goes between the quotes of ATTACH.
+        data_path: Directory of the Parquet files, ending in `/`.
+        location: The same lake in this package's words, as a caller would give it.
+        directory: Scratch directory of the test; holds the data and file catalogs.
+    """
+
+    kind: Kind
+    attach_string: str
+    data_path: str
+    location: CatalogLocation
+    directory: Path
+
+    def client(self, **options: str) -> ReferenceClient:
+        """Return a new reference client of this lake; the first one creates the lake.
+
+        Args:
+            **options: Further ATTACH options, names to SQL literals.
+        """
+        return ReferenceClient(
+            self.attach_string,
+            data_path=self.data_path,
+            metadata_schema=self.location.metadata_schema,
+            options=options,
+        )
+
+    def stored_files(self) -> dict[str, int]:
+        """Return every file below the data path (relative path -> bytes)."""
+        root = Path(self.data_path)
+        return {
+            str(path.relative_to(root)): path.stat().st_size
+            for path in root.rglob("*")
+            if path.is_file()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFactory:
+    """Makes fresh lakes of one kind; in PostgreSQL each has a schema of its own.
+
+    Attributes:
+        conninfo: libpq string of a database, for lakes in PostgreSQL.
+    """
+
+    kind: Kind
+    directory: Path
+    conninfo: str | None = None
+
+    def create(self) -> LakeUnderTest:
+        """Return a lake that does not exist yet: whoever attaches first creates it."""
+        directory = self.directory / f"lake{next(_NUMBER)}"
+        directory.mkdir(parents=True)
+        data_path = f"{directory}/data/"
+        schema = None
+        if self.kind == "postgres":
+            attach, schema = f"ducklake:postgres:{self.conninfo}", directory.name
+        else:
+            attach = f"ducklake:{self.kind}:{directory}/catalog.{self.kind}"
+        location = CatalogLocation.parse(attach, metadata_schema=schema)
+        return LakeUnderTest(self.kind, attach, data_path, location, directory)
+
+    def remove(self, lake: LakeUnderTest) -> None:
+        """Remove a lake with all it stored."""
+        shutil.rmtree(lake.directory)
+        if lake.kind == "postgres" and lake.location.metadata_schema is not None:
+            with psycopg.connect(lake.location.conninfo, autocommit=True) as connection:
+                name = sql.Identifier(lake.location.metadata_schema)
+                connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(name))
+
+
+@pytest.fixture(scope="session")
+def scratch_directory() -> Iterator[Path]:
+    """A directory in memory where there is one: thousands of small commits wait for no disk."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
+        yield Path(directory)
+
+
+@pytest.fixture(params=KINDS)
+def lake_factory(request: pytest.FixtureRequest, scratch_directory: Path) -> LakeFactory:
+    """A maker of fresh lakes, for each kind of catalog."""
+    kind: Kind = request.param
+    conninfo = request.getfixturevalue("postgres_database") if kind == "postgres" else None
+    return LakeFactory(kind, scratch_directory, conninfo)
+
+
+@pytest.fixture
+def lake_under_test(lake_factory: LakeFactory) -> Iterator[LakeUnderTest]:
+    """One fresh lake of each kind."""
+    lake = lake_factory.create()
+    yield lake
+    lake_factory.remove(lake)
+
+
+def catalog_rows(lake: LakeUnderTest) -> CatalogRows:
+    """Return all rows of all metadata tables, read by the database's own driver."""
+    readers = {"sqlite": _sqlite_rows, "duckdb": _duckdb_rows, "postgres": _postgres_rows}
+    found = readers[lake.kind](lake)
+    return {name: sorted(rows, key=_order) for name, rows in sorted(found.items())}
+
+
+def catalog_fingerprint(lake: LakeUnderTest) -> str:
+    """Return a digest of the whole catalog: equal before and after means nothing changed."""
+    digest = hashlib.sha256()
+    for name, rows in catalog_rows(lake).items():
+        digest.update(repr((name, rows)).encode())
+    return digest.hexdigest()
+
+
+def _order(row: dict[str, Any]) -> str:
+    return repr(sorted(row.items()))
+
+
+def _sqlite_rows(lake: LakeUnderTest) -> CatalogRows:
+    connection = sqlite3.connect(f"file:{lake.location.target}?mode=ro", uri=True)
+    try:
+        connection.row_factory = sqlite3.Row
+        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        return {
+            name: [dict(row) for row in connection.execute(f"SELECT * FROM {quote_identifier(name)}")]
+            for (name,) in names
+        }
+    finally:
+        connection.close()
+
+
+def _duckdb_rows(lake: LakeUnderTest) -> CatalogRows:
+    with duckdb.connect(lake.location.target, read_only=True) as connection:
+        names = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        rows: CatalogRows = {}
+        for (name,) in names:
+            result = connection.execute(f"SELECT * FROM {quote_identifier(name)}")
+            columns = [column[0] for column in result.description or ()]
+            rows[name] = [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
+        return rows
+
+
+def _postgres_rows(lake: LakeUnderTest) -> CatalogRows:
+    schema = lake.location.metadata_schema
+    with psycopg.connect(lake.location.conninfo, row_factory=psycopg.rows.dict_row) as connection:
+        names = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = %s", [schema]
+        ).fetchall()
+        return {
+            row["tablename"]: connection.execute(
+                sql.SQL("SELECT * FROM {}").format(sql.Identifier(schema or "", row["tablename"]))
+            ).fetchall()
+            for row in names
+        }
