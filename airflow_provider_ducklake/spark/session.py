@@ -28,8 +28,8 @@ def open_session(name: str, master: str | None = None) -> Iterator[SparkSession]
     """Yield a Spark session and stop it at the end.
 
     Args:
-        name: Application name, unless spark-submit gave one.
-        master: Spark master; None takes what spark-submit says, else `local[*]`.
+        name: Application name, unless spark-submit gives one.
+        master: Spark master when not started by spark-submit; None is `local[*]`.
 
     Raises:
         LakeError: Spark does not start; the message says what it needs.
@@ -42,10 +42,9 @@ def open_session(name: str, master: str | None = None) -> Iterator[SparkSession]
     from pyspark.sql import SparkSession
 
     conf = SparkConf()
-    if master or not conf.contains("spark.master"):
-        conf.setMaster(master or "local[*]")
-    if not conf.contains("spark.app.name"):
-        conf.setAppName(name)
+    if not _is_submitted():
+        # spark-submit has said both already, in a place this object does not read.
+        conf.setMaster(master or "local[*]").setAppName(name)
     for key, value in _SETTINGS.items():
         conf.set(key, value)
     try:
@@ -62,6 +61,11 @@ def open_session(name: str, master: str | None = None) -> Iterator[SparkSession]
         session.stop()
 
 
+def _is_submitted() -> bool:
+    """Tell whether spark-submit started this process, so that a JVM is waiting for it."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def _leave_with_parent() -> None:
     """End this driver when the process that started it goes away.
 
@@ -69,7 +73,7 @@ def _leave_with_parent() -> None:
     would leave a driver behind that goes on to commit.
     """
     parent = os.getppid()
-    if "SPARK_ENV_LOADED" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if not _is_submitted():
         return
 
     def watch() -> None:

@@ -100,8 +100,14 @@ def submit(master: str, directory: Path, *arguments: str) -> OperationResult:
     ]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    (directory / "submit.log").write_text(done.stderr)
     assert done.returncode == 0, done.stderr[-3_000:]
     return OperationResult.from_dict(json.loads(result_file.read_text()))
+
+
+def log_of(directory: Path) -> str:
+    """Return the driver's log of the last submission; `executor driver` means it ran locally."""
+    return (directory / "submit.log").read_text()
 
 
 def test_ingest_and_merge_on_a_cluster(master: str, sqlite_lake: Lakes) -> None:
@@ -119,6 +125,7 @@ def test_ingest_and_merge_on_a_cluster(master: str, sqlite_lake: Lakes) -> None:
         "create_table=true",
     )
     assert (ingest.tables[0].rows, ingest.tables[0].files_out) == (3000, 4)
+    assert "executor driver" not in log_of(judge.directory)
     merge = submit(master, judge.directory, "merge_adjacent_files", *attach)
     assert (merge.tables[0].files_before, merge.tables[0].files_after) == (4, 1)
     client = judge.client()

@@ -92,10 +92,18 @@ def _run(
             failures.append(error)
             messages.append(f"{name} failed: {error}")
             continue
-        did = sum(table.files_in + table.files_out for table in result.tables)
-        messages.append(f"{name}: {did or sum(result.counts.values())} items")
         tables += [t for t in result.tables if t.files_in or t.files_out or t.error]
-        counts |= {f"{name}.{key}": value for key, value in result.counts.items()}
+        counts |= {f"{name}: {key}": value for key, value in result.counts.items()}
+        messages.append(f"{name}: {_did(result)}")
     if failures:
         raise type(failures[0])("; ".join(messages))
     return finished(job, started, before, tables, counts=counts, messages=messages)
+
+
+def _did(result: OperationResult) -> str:
+    files = sum(table.files_in for table in result.tables)
+    made = sum(table.files_out for table in result.tables)
+    if files or made:
+        return f"{files} files in, {made} out"
+    done = [f"{value} {key.replace('_', ' ')}" for key, value in result.counts.items() if value]
+    return ", ".join(part for part in done if " kept" not in part) or "nothing to do"

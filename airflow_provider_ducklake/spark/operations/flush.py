@@ -134,7 +134,8 @@ def _flush_deletes(job: Job, table: Table, so_far: TableResult) -> TableResult:
 
 
 def _discard(job: Job, outputs: list[FlushOutput]) -> None:
-    paths = [file.path for output in outputs for file in (*output.files, *output.delete_files)]
+    paths = [file.path for output in outputs for file in output.files]
+    paths += [file.path for output in outputs for file in output.delete_files]
     job.lake.store().delete(paths)
 
 
