@@ -218,7 +218,7 @@ def commit_merge(
             NewDataFile(
                 file=output,
                 begin_snapshot=min(file.begin_snapshot for file in group.files),
-                row_id_start=None if group.with_row_ids else group.files[0].row_id_start,
+                row_id_start=_first_row_id(group, output),
                 partition_id=group.files[0].partition_id,
                 partial_max=max(file.partial_max or file.begin_snapshot for file in group.files),
             )
@@ -326,6 +326,13 @@ def _adjacent(files: Sequence[DataFile]) -> bool:
             return False
         following += file.record_count
     return True
+
+
+def _first_row_id(group: FileGroup, output: WrittenFile) -> int | None:
+    """Return where an output's row ids begin; None when it carries them in a column."""
+    if group.with_row_ids or output.first_row_id is not None:
+        return None
+    return group.files[0].row_id_start
 
 
 def _require_same(writer: SnapshotWriter, table: Table, planned: Sequence[DataFile]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
-from airflow_provider_ducklake.lake.columns import leaves
+from airflow_provider_ducklake.lake.columns import Column, leaves
 from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.model import Table
 from airflow_provider_ducklake.lake.statistics import (
@@ -14,6 +15,8 @@ from airflow_provider_ducklake.lake.statistics import (
     TableColumnStatistics,
     merge_into_table,
 )
+
+_EXTRA: Final = frozenset({"geometry", "variant"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def add_rows(
     by_file = [{s.column_id: s for s in of_file} for of_file in files]
     current = _read_columns(session, table.table_id) if statistics.exists else {}
     merged = []
-    for column in leaves(table.columns):
+    for column in _with_bounds(session, table):
         # A column added after the first rows has no row here: old rows hold its default.
         if statistics.exists and column.column_id not in current:
             continue
@@ -105,7 +108,7 @@ def recompute(
     known = _read_columns(session, table.table_id)
     merged = [
         merge_into_table(column, None, [of_file.get(column.column_id) for of_file in by_file])
-        for column in leaves(table.columns)
+        for column in _with_bounds(session, table)
         if column.column_id in known
     ]
     _write_columns(session, table.table_id, merged, insert=False)
@@ -128,6 +131,22 @@ def read_file_statistics(
             ColumnStatistics(int(column_id), size, values, nulls, low, high, _flag(nan), extra)
         )
     return found
+
+
+def _with_bounds(session: Session, table: Table) -> Iterator[Column]:
+    """Yield the leaf columns whose statistics are kept, and forget those of the others.
+
+    What a table says of a geometry or variant column it says in `extra_stats`. A row without any
+    would be read as an empty box; no row at all is read as unknown, which is right.
+    """
+    for column in leaves(table.columns):
+        if column.type not in _EXTRA:
+            yield column
+            continue
+        session.execute(
+            "DELETE FROM {ducklake_table_column_stats} WHERE table_id = ? AND column_id = ?",
+            (table.table_id, column.column_id),
+        )
 
 
 def _write_counters(session: Session, table_id: int, statistics: TableStatistics) -> None:

@@ -18,7 +18,7 @@ from airflow_provider_ducklake.lake.changes import (
 )
 from airflow_provider_ducklake.lake.errors import UnsupportedCatalog
 
-names = st.text(st.characters(blacklist_characters="\0"), min_size=1, max_size=12)
+names = st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=12)
 changes = st.one_of(
     st.builds(created_table, names, names),
     st.builds(created_schema, names),
