@@ -14,7 +14,7 @@ from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.errors import BadInput, ConfigurationError, LakeError
 from airflow_provider_ducklake.lake.model import WrittenFile
 from airflow_provider_ducklake.spark.runner import error_named
-from airflow_provider_ducklake.spark.schema import ColumnMatch
+from airflow_provider_ducklake.spark.schema import ColumnMatch, quote_name, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,16 +131,18 @@ def write_files(
 
 
 def _selected(match: ColumnMatch, task: AppendTask) -> Iterator[Expression]:
-    """Name every column as the table does; one the data lacks gets its default, as text."""
+    """Name every column as the table does; one the data lacks gets its default."""
     from pyspark.sql import functions
 
     extra = {column.name for column in match.extra}
     for column in task.columns:
         given = match.given.get(column.column_id, column.name if column.name in extra else None)
         if given is not None:
-            quoted = "`" + given.replace("`", "``") + "`"
-            yield functions.col(quoted).alias(column.name)
+            yield functions.col(quote_name(given)).alias(column.name)
+        elif column.is_nested:
+            yield functions.lit(None).cast(spark_type(column)).alias(column.name)
         else:
+            # As text: the kernel reads it as the column's own type, which Spark may not have.
             yield functions.lit(column.default_value).cast("string").alias(column.name)
 
 
@@ -163,7 +165,7 @@ def _gathered(data: DataFrame, task: AppendTask) -> DataFrame:
 def _keys(column: Column, transform: str) -> list[Expression]:
     from pyspark.sql import functions
 
-    value = functions.col("`" + column.name.replace("`", "``") + "`")
+    value = functions.col(quote_name(column.name))
     parts = {"year": functions.year, "month": functions.month, "day": functions.day}
     if transform in parts:
         return [parts[transform](value)]

@@ -28,6 +28,7 @@ _SCALARS: Final = {
     "timestamp": "timestamptz",
     "timestamp_ntz": "timestamp",
 }
+_SPARK_NAMES: Final = {name: spark for spark, name in _SCALARS.items()}
 # Spark has no such types, so their values come as something wider and are checked one by one:
 # a value that does not fit fails the job, it is never changed.
 _FROM_TEXT: Final = frozenset(
@@ -83,6 +84,28 @@ def match_columns(columns: Sequence[Column], table: Table) -> ColumnMatch:
         given[target.column_id] = column.name
     missing = tuple(column for column in table.columns if column.column_id not in given)
     return ColumnMatch(given, missing, tuple(extra))
+
+
+def spark_type(column: Column) -> str:
+    """Return the Spark type, as DDL, in which a column's values are handed to the kernels.
+
+    What Spark has no type for is text, at any depth.
+    """
+    if column.type == "struct":
+        fields = (f"{quote_name(c.name)}: {spark_type(c)}" for c in column.children)
+        return f"struct<{', '.join(fields)}>"
+    if column.type == "list":
+        return f"array<{spark_type(column.children[0])}>"
+    if column.type == "map":
+        return f"map<{spark_type(column.children[0])}, {spark_type(column.children[1])}>"
+    if decimal_of(column.type):
+        return column.type
+    return _SPARK_NAMES.get(column.type, "string")
+
+
+def quote_name(name: str) -> str:
+    """Return a column name as Spark quotes it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _column(field: StructField, path: str) -> Column:

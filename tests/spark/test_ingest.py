@@ -121,22 +121,22 @@ def test_types_spark_lacks_come_as_text_and_are_checked(
     spark: SparkSession, ingest: Ingest, sqlite_lake: Lakes
 ) -> None:
     lake, judge = sqlite_lake
-    create_table(lake, "t", parse_columns("u uuid, n uint8, h int128, at time, ns timestamp_ns"))
+    create_table(lake, "t", parse_columns("u uuid, n uint8, h int128, clock time, ns timestamp_ns"))
     uuid = "550e8400-e29b-41d4-a716-446655440000"
     good = spark.sql(
-        f"SELECT '{uuid}' u, 255 n, '9007199254740992' h, '12:30:00' at, "
+        f"SELECT '{uuid}' u, 255 n, '9007199254740992' h, '12:30:00' clock, "
         "'2024-01-01 00:00:00.123456789' ns"
     )
     ingest(good)
-    assert rows(judge, "SELECT u::VARCHAR, n, at::VARCHAR, ns::VARCHAR FROM t") == [
+    assert rows(judge, "SELECT u::VARCHAR, n, clock::VARCHAR, ns::VARCHAR FROM t") == [
         (uuid, 255, "12:30:00", "2024-01-01 00:00:00.123456789")
     ]
     before = catalog_fingerprint(judge)
     for bad in ("256 n", "-1 n"):
         with pytest.raises(BadInput, match="n"):
-            ingest(spark.sql(f"SELECT '{uuid}' u, {bad}, '1' h, '12:30:00' at, '2024-01-01' ns"))
+            ingest(spark.sql(f"SELECT '{uuid}' u, {bad}, '1' h, '12:30:00' clock, '2024-01-01' ns"))
     with pytest.raises(BadInput, match="u"):
-        ingest(spark.sql("SELECT 'no uuid' u, 1 n, '1' h, '12:30:00' at, '2024-01-01' ns"))
+        ingest(spark.sql("SELECT 'no uuid' u, 1 n, '1' h, '12:30:00' clock, '2024-01-01' ns"))
     assert catalog_fingerprint(judge) == before
 
 
