@@ -138,7 +138,7 @@ def _expire(lake: Lake, ids: Sequence[int]) -> ExpiryOutcome:
             "SELECT snapshot_id FROM {ducklake_snapshot} WHERE snapshot_id IN (??)", ids
         )
         for table in ("ducklake_snapshot", "ducklake_snapshot_changes"):
-            session.execute_in(f"DELETE FROM {{{table}}} WHERE snapshot_id IN (??)", ids)
+            session.execute_in("DELETE FROM {gone} WHERE snapshot_id IN (??)", ids, gone=table)
         tables = _unreached_tables(session)
         data_files = _unreached_files(session, "data_file", tables, data_path)
         delete_files = _unreached_files(session, "delete_file", tables, data_path)
@@ -223,7 +223,7 @@ def _remove_tables(session: Session, tables: Sequence[int]) -> None:
     )
     names = [name for (name,) in inlined] + [inlined_delete_table(t) for t in tables]
     for table in _OF_A_TABLE:
-        session.execute_in(f"DELETE FROM {{{table}}} WHERE table_id IN (??)", tables)
+        session.execute_in("DELETE FROM {gone} WHERE table_id IN (??)", tables, gone=table)
     for name in names:
         session.execute("DROP TABLE IF EXISTS {inlined}", inlined=name)
 
@@ -231,11 +231,12 @@ def _remove_tables(session: Session, tables: Sequence[int]) -> None:
 def _remove_entries(session: Session) -> None:
     """Remove schemas, views, tags and macros no kept snapshot sees, and what hangs on them."""
     for table in ("ducklake_schema", "ducklake_view", "ducklake_tag", "ducklake_macro"):
-        session.execute(f"DELETE FROM {{{table}}} AS e WHERE {_unreached('e')}")
+        session.execute("DELETE FROM {gone} AS e WHERE " + _unreached("e"), gone=table)
     for table in ("ducklake_macro_impl", "ducklake_macro_parameters"):
         session.execute(
-            f"DELETE FROM {{{table}}} AS e WHERE NOT EXISTS "
-            "(SELECT 1 FROM {ducklake_macro} m WHERE m.macro_id = e.macro_id)"
+            "DELETE FROM {gone} AS e WHERE NOT EXISTS "
+            "(SELECT 1 FROM {ducklake_macro} m WHERE m.macro_id = e.macro_id)",
+            gone=table,
         )
     session.execute(
         "DELETE FROM {ducklake_name_mapping} AS e WHERE NOT EXISTS "

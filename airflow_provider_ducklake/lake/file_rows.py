@@ -116,7 +116,7 @@ def remove_data_files(session: Session, file_ids: Iterable[int]) -> int:
     ids = list(file_ids)
     removed = 0
     for table in _OF_A_DATA_FILE:
-        count = session.execute_in(f"DELETE FROM {{{table}}} WHERE data_file_id IN (??)", ids)
+        count = session.execute_in("DELETE FROM {gone} WHERE data_file_id IN (??)", ids, gone=table)
         removed = count if table == "ducklake_data_file" else removed
     return removed
 
@@ -129,10 +129,11 @@ def end_files(writer: SnapshotWriter, data_file_ids: Iterable[int]) -> int:
     ids = list(data_file_ids)
     for table in ("ducklake_delete_file", "ducklake_data_file"):
         ended = writer.session.execute_in(
-            f"UPDATE {{{table}}} SET end_snapshot = ? "
+            "UPDATE {files} SET end_snapshot = ? "
             "WHERE end_snapshot IS NULL AND data_file_id IN (??)",
             ids,
             (writer.snapshot_id,),
+            files=table,
         )
     return ended
 

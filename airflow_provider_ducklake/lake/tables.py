@@ -32,14 +32,13 @@ _SORT: Final = re.compile(r"^(.+?)(?:\s+(ASC|DESC))?(?:\s+NULLS\s+(FIRST|LAST))?
 _PLAIN_NAME: Final = re.compile(r"^[A-Za-z0-9_-]+$")
 # Rows that describe a table and end with it (docs/stable/specification/queries.md, DROP TABLE).
 _OF_A_TABLE: Final = (
-    ("ducklake_table", "table_id"),
-    ("ducklake_partition_info", "table_id"),
-    ("ducklake_column", "table_id"),
-    ("ducklake_column_tag", "table_id"),
-    ("ducklake_data_file", "table_id"),
-    ("ducklake_delete_file", "table_id"),
-    ("ducklake_tag", "object_id"),
-    ("ducklake_sort_info", "table_id"),
+    "ducklake_table",
+    "ducklake_partition_info",
+    "ducklake_column",
+    "ducklake_column_tag",
+    "ducklake_data_file",
+    "ducklake_delete_file",
+    "ducklake_sort_info",
 )
 
 
@@ -115,8 +114,9 @@ def drop_schema(lake: Lake, name: str, *, info: CommitInfo | None = None) -> Com
     def write(writer: SnapshotWriter) -> None:
         for table in ("ducklake_table", "ducklake_view"):
             count = writer.session.value(
-                f"SELECT count(*) FROM {{{table}}} WHERE schema_id = ? AND end_snapshot IS NULL",
+                "SELECT count(*) FROM {entries} WHERE schema_id = ? AND end_snapshot IS NULL",
                 (schema.schema_id,),
+                entries=table,
             )
             if count:
                 raise ConfigurationError(f"{lake}: schema {name!r} is not empty; drop its tables")
@@ -197,12 +197,18 @@ def drop_table(lake: Lake, name: str, *, info: CommitInfo | None = None) -> Comm
         base, table = view.head.snapshot_id, view.table(name)
 
     def write(writer: SnapshotWriter) -> None:
-        for metadata, column in _OF_A_TABLE:
+        parameters = (writer.snapshot_id, table.table_id)
+        for metadata in _OF_A_TABLE:
             writer.session.execute(
-                f"UPDATE {{{metadata}}} SET end_snapshot = ? "
-                f"WHERE {column} = ? AND end_snapshot IS NULL",
-                (writer.snapshot_id, table.table_id),
+                "UPDATE {ended} SET end_snapshot = ? WHERE table_id = ? AND end_snapshot IS NULL",
+                parameters,
+                ended=metadata,
             )
+        writer.session.execute(
+            "UPDATE {ducklake_tag} SET end_snapshot = ? "
+            "WHERE object_id = ? AND end_snapshot IS NULL",
+            parameters,
+        )
         writer.schema_changed()
 
     changes = [table_change("dropped_table", table.table_id)]

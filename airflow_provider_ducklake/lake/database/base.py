@@ -125,7 +125,7 @@ class Session(ABC):
                 + (" PRIMARY KEY" if name == table.primary_key else "")
                 for name, kind in table.columns
             )
-            self.execute(f"CREATE TABLE {{{table.name}}} ({columns})")
+            self.execute("CREATE TABLE {new} (" + columns + ")", new=table.name)
 
     def _expand(self, text: str, tables: dict[str, str]) -> str:
         def name_of(match: re.Match[str]) -> str:
