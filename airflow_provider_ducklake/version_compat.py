@@ -1,4 +1,4 @@
-"""Which Airflow this is, for the few places where versions differ."""
+"""Which Airflow this is, and what has moved between the versions that are supported."""
 
 from __future__ import annotations
 
@@ -6,6 +6,19 @@ from typing import Final
 
 from airflow import __version__
 from packaging.version import Version
+
+try:
+    from airflow.sdk.log import mask_secret
+except ImportError:
+    # Its place in Airflow before 3.2.
+    from airflow.sdk.execution_time.secrets_masker import mask_secret  # type: ignore[no-redef]
+
+__all__ = [
+    "AIRFLOW_V_3_2_PLUS",
+    "AIRFLOW_V_3_3_PLUS",
+    "get_base_airflow_version_tuple",
+    "mask_secret",
+]
 
 
 def get_base_airflow_version_tuple() -> tuple[int, int, int]:

@@ -150,7 +150,13 @@ def _location(connection: Connection, extra: Mapping[str, Any]) -> CatalogLocati
         path = _path(connection, extra, kind)
         return CatalogLocation(kind, path, schema, data_path)
     target, inside = _libpq(connection, extra)
-    return CatalogLocation(kind, target, schema, data_path, password or inside)
+    # Parsed like the string the job is given: both then call the catalog by the same text.
+    return CatalogLocation.parse(
+        f"ducklake:postgres:{target}",
+        metadata_schema=schema,
+        data_path=data_path,
+        password=password or inside,
+    )
 
 
 def _kind(connection: Connection, extra: Mapping[str, Any]) -> Kind:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
-from airflow.providers.common.compat.sdk import AirflowException, mask_secret
+from airflow.providers.common.compat.sdk import AirflowException
 from airflow.providers.common.sql.hooks.sql import DbApiHook
 
 from airflow_provider_ducklake.hooks._errors import airflow_error
@@ -18,6 +18,7 @@ from airflow_provider_ducklake.hooks.connection_form import (
     ui_field_behaviour,
 )
 from airflow_provider_ducklake.lake.errors import LakeError
+from airflow_provider_ducklake.version_compat import mask_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -134,27 +135,35 @@ class DuckLakeHook(DbApiHook):
         """Return a new DuckDB session with the lake attached as `lake` and made the default.
 
         Raises:
-            AirflowFailException: The connection is wrong, there is no lake, or it is of another
-                format version; a retry cannot help.
-            AirflowException: The catalog database cannot be reached.
+            AirflowFailException: The connection is wrong, or what is there is no lake of a format
+                known here; a retry cannot help.
+            AirflowException: The catalog cannot be reached, or is not there.
         """
+        try:
+            # Our own look first: it tells a wrong place or version apart, creates nothing, and
+            # knows what DuckDB has to have at hand before it attaches.
+            with self.lake().view() as view:
+                data_path, encrypted = view.data_path, view.option("encrypted") == "true"
+            return self._attached(data_path, encrypted)
+        except LakeError as error:
+            raise airflow_error(error) from None
+
+    def _attached(self, data_path: str, encrypted: bool) -> LakeConnection:
         import duckdb
 
-        from airflow_provider_ducklake.hooks._attach import attach
+        from airflow_provider_ducklake.hooks._attach import attach, configure
         from airflow_provider_ducklake.hooks._connection import LakeConnection
         from airflow_provider_ducklake.lake.identifiers import quote_identifier
 
         session = duckdb.connect(":memory:")
         try:
-            self.configure(session)
+            configure(session, self.fields, data_path=data_path, encrypted=encrypted)
             attach(session, self.fields, LAKE)
             if self.schema:
                 schema = f"{LAKE}.{quote_identifier(self.schema)}"
                 session.execute("USE " + schema)
-        except BaseException as error:
+        except BaseException:
             session.close()
-            if isinstance(error, LakeError):
-                raise airflow_error(error) from None
             raise
         return LakeConnection(session, self.redact)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -109,6 +111,7 @@ class DuckLakeSparkSubmitHook(SparkSubmitHook):
             return super().submit(application, **kwargs)
         finally:
             self._end_session()
+            self._reap()
 
     def on_kill(self) -> None:
         """End the application, within a limited time; safe to call again."""
@@ -147,6 +150,13 @@ class DuckLakeSparkSubmitHook(SparkSubmitHook):
             self._ended_session = process.pid
         else:
             self.log.error("Processes of session %s are still there after SIGKILL", process.pid)
+
+    def _reap(self) -> None:
+        """Let go of a process that has ended, also where an exception kept others from it."""
+        if (process := self._submit_sp) is not None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_KILL_SECONDS)
+            process.stdout.close()
 
     def _resolve_connection(self) -> dict[str, Any]:
         try:

@@ -11,7 +11,7 @@ from airflow_provider_ducklake.kernels.tasks import RegisterTask
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.lake.model import NameMapEntry
-from airflow_provider_ducklake.lake.types import normalise, widens
+from airflow_provider_ducklake.lake.types import decimal_of, normalise, widens
 
 _PLAIN_TIMESTAMPS: Final = ("timestamp_s", "timestamp_ms", "timestamp", "timestamp_us")
 # Names of the repeated group that readers take for a list's element; any other keeps its own.
@@ -36,6 +36,7 @@ class ColumnMatch:
         leaves: Leaf columns with the file's field for each.
         from_path: Columns whose value the path gives, with the file's field if it has one too.
         absent: Columns that read as their default.
+        unproven: Leaves of which not every value would fit, by type; with the name for messages.
     """
 
     entries: list[NameMapEntry] = field(default_factory=list)
@@ -43,6 +44,7 @@ class ColumnMatch:
     leaves: list[tuple[Column, ParquetField]] = field(default_factory=list)
     from_path: list[tuple[Column, PathValue, ParquetField | None]] = field(default_factory=list)
     absent: list[Column] = field(default_factory=list)
+    unproven: list[tuple[Column, ParquetField, str]] = field(default_factory=list)
 
 
 def match_columns(
@@ -151,7 +153,9 @@ class _Matcher:
         if source.kind != "leaf":
             self._refuse(source, column, name, "it is nested")
         reason = _unfit(source, column.type)
-        if reason is not None:
+        if reason is not None and _may_fit(source, column.type):
+            self.result.unproven.append((column, source, name))
+        elif reason is not None:
             self._refuse(source, column, name, reason)
         self.result.leaves.append((column, source))
         return NameMapEntry(source.name, column.column_id)
@@ -162,6 +166,8 @@ class _Matcher:
         # Parquet's type of columns that hold nothing but NULL; DuckDB reads it as INTEGER.
         if widens("int32", column.type):
             return NameMapEntry(source.name, column.column_id)
+        if not column.nulls_allowed:
+            self._refuse(source, column, name, "it holds only NULL, and the column is NOT NULL")
         if column.initial_default is not None:
             self._refuse(source, column, name, "it holds only NULL, and the default is another")
         return None
@@ -238,6 +244,12 @@ def _unfit(source: ParquetField, target: str) -> str | None:
                 "file with microseconds"
             )
     return "only a type whose every value the column can hold is taken"
+
+
+def _may_fit(source: ParquetField, target: str) -> bool:
+    """Tell whether a decimal has no more digits than the column, if fewer before the point."""
+    into, given = decimal_of(target), decimal_of(_held_type(source) or "")
+    return into is not None and given is not None and given[0] <= into[0] and given[1] <= into[1]
 
 
 def _held_type(source: ParquetField) -> str | None:

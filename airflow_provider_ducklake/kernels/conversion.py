@@ -36,6 +36,7 @@ _FRACTION: Final = {
 }
 _ZONELESS: Final = frozenset(_FRACTION) - {"timestamptz", "timetz", "interval"}
 _ZONE: Final = r":\d\d(\.\d+)?\s*([A-Za-z].*|[+-]\d\d(:?\d\d)*)$"
+_NANOSECONDS: Final = "TIMESTAMP '1677-09-22 00:00:00' AND TIMESTAMP '2262-04-11 00:00:00'"
 _DATE: Final = r"\d+-\d{1,2}-\d{1,2}( \(BC\))?|[+-]?infinity"
 
 
@@ -148,9 +149,14 @@ def _scalar(value: str, kind: DuckDBPyType, column: Column, label: str) -> str:
         raise _unfit(kind, column, label)
     converted = f"TRY_CAST({value} AS {column.sql_type})"
     message = quote_literal(f"column {label}: a {source} does not fit into {target}: ")
+    failure = f"error(concat({message}, left(CAST({value} AS VARCHAR), 100)))"
+    before = ""
+    if target == "timestamp_ns" and source in _CALENDAR:
+        # Here TRY_CAST does not try (DuckDB 1.5.5), and CASE is what keeps it from running.
+        before = f"WHEN isfinite({value}) AND {value} NOT BETWEEN {_NANOSECONDS} THEN {failure} "
     return (
-        f"CASE WHEN {value} IS NULL THEN NULL WHEN {test} THEN {converted} "
-        f"ELSE error(concat({message}, left(CAST({value} AS VARCHAR), 100))) END"
+        f"CASE WHEN {value} IS NULL THEN NULL {before}WHEN {test} THEN {converted} "
+        f"ELSE {failure} END"
     )
 
 

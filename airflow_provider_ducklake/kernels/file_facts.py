@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,9 +13,9 @@ from airflow_provider_ducklake.kernels.column_match import ColumnMatch, PathValu
 from airflow_provider_ducklake.kernels.connection import (
     KernelSettings,
     detail,
-    duckdb_errors,
     local_copy,
     local_path,
+    translated,
 )
 from airflow_provider_ducklake.kernels.file_schema import scan_sql
 from airflow_provider_ducklake.kernels.footer import ParquetField
@@ -64,11 +65,8 @@ class FileFacts:
         names = [quote_identifier(source.name) for source in self.match.fields.values()]
         if local is None or not names:
             return
-        with duckdb_errors("read Parquet", self.path):
-            try:
-                self._row(f"SELECT {', '.join(names)} FROM {scan_sql(local)} LIMIT 1")
-            except duckdb.IOException as error:  # DuckDB's word for pages it cannot make sense of
-                raise BadInput(f"{self.path} is broken: {detail(error)}") from None
+        with _reading(self.path):
+            self._row(f"SELECT {', '.join(names)} FROM {scan_sql(local)} LIMIT 1")
 
     def null_count(self, column: Column) -> int:
         """Return how many rows have NULL in a top-level column that the file holds."""
@@ -79,6 +77,27 @@ class FileFacts:
             return source.statistics.null_count
         name = quote_identifier(source.name)
         return int(self._scan(f"count(*) - count({name})")[0])
+
+    def outside(self, source: ParquetField, column: Column) -> str | None:
+        """Return a value of a numeric leaf that a column's type cannot hold; None if it holds all.
+
+        Where neither the footer tells nor the leaf can be scanned, it says so instead.
+        """
+        stats = source.statistics
+        if stats is not None and stats.value_count == 0:
+            return None
+        if stats is not None and stats.min_value is not None:
+            bounds: tuple[Any, ...] = (stats.min_value, stats.max_value)
+        elif source in self.match.fields.values():
+            name = quote_identifier(source.name)
+            bounds = self._scan(f"CAST(min({name}) AS VARCHAR), CAST(max({name}) AS VARCHAR)")
+        else:
+            return "values its footer does not tell"
+        for bound in bounds:
+            fits = f"{typed(bound, column, attempt=True)} IS NOT NULL"
+            if bound is not None and not self._row(f"SELECT {fits}")[0]:
+                return str(bound)
+        return None
 
     def differing(self, source: ParquetField, column: Column, value: PathValue) -> str | None:
         """Return a value of a field that is not what the path says; None when all are.
@@ -164,12 +183,23 @@ class FileFacts:
         if self._source is None:
             local = self.staged.enter_context(local_copy(self.path, self.settings))
             self._source = scan_sql(local)
-        with duckdb_errors("read Parquet", self.path):
+        with _reading(self.path):
             return self._row(f"SELECT {aggregates} FROM ({rows.replace('%s', self._source)})")
 
     def _row(self, query: str) -> tuple[Any, ...]:
         row = self.connection.execute(query).fetchone()
         return tuple(row or ())
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Turn what DuckDB says of bytes it cannot make sense of into one line about the file."""
+    try:
+        yield
+    except (duckdb.OutOfMemoryException, duckdb.ProgrammingError) as error:
+        raise translated(error, "read Parquet", path) from None
+    except duckdb.Error as error:
+        raise BadInput(f"{path} is broken: {detail(error)}") from None
 
 
 def typed(text: str | None, column: Column, *, attempt: bool = False) -> str:

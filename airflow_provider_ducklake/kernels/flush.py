@@ -138,12 +138,12 @@ def _load(
     for value in values:
         arrays |= value.arrays()
     connection.register("stored", pa.table(arrays))
-    typed = [f"{v.sql('CAST')} AS {quote_identifier(v.column.name)}" for v in values]
+    typed = [f"{v.sql} AS {quote_identifier(v.column.name)}" for v in values]
     listed = ", ".join((*typed, ROW_ID, SNAPSHOT_ID, _END))
     try:
         connection.execute(f"CREATE TEMP TABLE typed AS SELECT {listed} FROM stored")
     except duckdb.Error as error:
-        _refuse(connection, values)
+        _refuse(connection, values, task.rows)
         raise translated(error, "read the inlined rows") from None
     order = order_by(connection, task.sort_keys, task.columns, f"{ROW_ID}, {SNAPSHOT_ID}")
     texts = "".join(f", {key.text} AS {_KEY}{index}" for index, key in enumerate(keys))
@@ -154,15 +154,32 @@ def _load(
         )
 
 
-def _refuse(connection: duckdb.DuckDBPyConnection, values: Iterable[_Stored]) -> None:
+def _refuse(
+    connection: duckdb.DuckDBPyConnection, values: Iterable[_Stored], rows: Sequence[InlinedRow]
+) -> None:
     """Name the first value that is none of its column's type."""
     for value in values:
-        row = connection.execute(
-            f"SELECT min({ROW_ID}) FROM stored "
-            f"WHERE ({value.present}) AND ({value.sql('TRY_CAST')}) IS NULL"
-        ).fetchone()
-        if row is not None and row[0] is not None:
-            raise _undecodable(value.column, row[0])
+        if _casts(connection, value, 0, len(rows)):
+            continue
+        start, end = 0, len(rows)
+        while end - start > 1:
+            middle = (start + end) // 2
+            if _casts(connection, value, start, middle):
+                start = middle
+            else:
+                end = middle
+        raise _undecodable(value.column, rows[start].row_id)
+
+
+def _casts(connection: duckdb.DuckDBPyConnection, value: _Stored, start: int, end: int) -> bool:
+    # TRY_CAST would not do: inside a nested value it makes NULL of what it cannot read.
+    try:
+        connection.execute(
+            f"SELECT count({value.sql}) FROM (FROM stored LIMIT {end - start} OFFSET {start})"
+        )
+    except duckdb.Error:
+        return False
+    return True
 
 
 def _undecodable(column: Column, row_id: int) -> BadInput:
@@ -252,19 +269,13 @@ class _Stored:
         return found
 
     @property
-    def present(self) -> str:
-        """Condition that something is stored."""
-        if self.column.type == "blob":
-            return f"{self._name} IS NOT NULL OR {self._name}_raw IS NOT NULL"
-        return f"{self._name} IS NOT NULL"
-
-    def sql(self, cast: str) -> str:
-        """Return the expression of the value, with CAST or TRY_CAST."""
+    def sql(self) -> str:
+        """Expression of the value; it fails for a text that is none of the type."""
         name, kind = self._name, self.column.sql_type
         if self.column.type == "blob":
-            return f"coalesce({name}_raw, {cast}({name} AS BLOB))"
+            return f"coalesce({name}_raw, CAST({name} AS BLOB))"
         if not self.column.is_nested:
-            return f"{cast}({name} AS {kind})"
+            return f"CAST({name} AS {kind})"
         # DuckDB parses text on its way to JSON as JSON, and the nested value is none.
         plain = _without_json(self.column).sql_type
         text = name
@@ -272,8 +283,8 @@ class _Stored:
             # A text that comes back as it was is in DuckDB's own form, whatever else it may be.
             own = f"CAST(TRY_CAST({name} AS {plain}) AS VARCHAR) IS NOT DISTINCT FROM {name}"
             text = f"CASE WHEN {name}_sql IS NULL OR {own} THEN {name} ELSE {name}_sql END"
-        value = f"{cast}({text} AS {plain})"
-        return value if plain == kind else f"{cast}({value} AS {kind})"
+        value = f"CAST({text} AS {plain})"
+        return value if plain == kind else f"CAST({value} AS {kind})"
 
 
 def _checked(column: Column, row: InlinedRow, index: int) -> str | bytes | None:

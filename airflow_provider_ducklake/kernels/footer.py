@@ -244,7 +244,10 @@ def _node(remaining: Iterator[Mapping[str, Any]]) -> _Node:
     return _Node(element, tuple(_node(remaining) for _ in range(element["num_children"] or 0)))
 
 
-def _field(node: _Node, kind: DuckDBPyType, leaves: _Leaves) -> ParquetField:
+def _field(
+    node: _Node, kind: DuckDBPyType, leaves: _Leaves, *, repeated: bool = False
+) -> ParquetField:
+    """Make a field of a schema node; `repeated` where it may have several values in one row."""
     element = node.element
     field = ParquetField(
         name=element["name"],
@@ -261,11 +264,11 @@ def _field(node: _Node, kind: DuckDBPyType, leaves: _Leaves) -> ParquetField:
     if kind.id == "map":
         [entries] = node.children
         pair = zip(entries.children, _inner(kind), strict=True)
-        children = [_field(child, inner, leaves) for child, inner in pair]
+        children = [_field(child, inner, leaves, repeated=True) for child, inner in pair]
         return replace(field, kind="map", children=tuple(children))
     if kind.id == "struct":
         pairs = zip(node.children, _inner(kind), strict=True)
-        children = [_field(child, inner, leaves) for child, inner in pairs]
+        children = [_field(child, inner, leaves, repeated=repeated) for child, inner in pairs]
         return replace(field, kind="struct", children=tuple(children))
     if node.children:  # one value made of several leaves, such as VARIANT
         leaves.skip(node.leaves())
@@ -274,7 +277,7 @@ def _field(node: _Node, kind: DuckDBPyType, leaves: _Leaves) -> ParquetField:
     written = element["duckdb_type"] or ""
     if kind.id != "geometry":
         field = replace(field, duckdb_type=written)
-    return replace(field, statistics=leaves.next(written))
+    return replace(field, statistics=leaves.next(written, repeated))
 
 
 def _list(field: ParquetField, node: _Node, kind: DuckDBPyType, leaves: _Leaves) -> ParquetField:
@@ -291,7 +294,7 @@ def _list(field: ParquetField, node: _Node, kind: DuckDBPyType, leaves: _Leaves)
         # By the rules such a group is the element itself, a record of one field.
         is_record = repeated is node or name in ("array", f"{field.name}_tuple")
         ambiguous = is_record and not inner.repeated
-    element = replace(_field(inner, _inner(kind)[0], leaves), name=name)
+    element = replace(_field(inner, _inner(kind)[0], leaves, repeated=True), name=name)
     return replace(field, kind="list", children=(element,), ambiguous=ambiguous)
 
 
@@ -311,23 +314,19 @@ class _Leaves:
     def skip(self, count: int) -> None:
         self.following += count
 
-    def next(self, duckdb_type: str) -> LeafStatistics:
+    def next(self, duckdb_type: str, repeated: bool) -> LeafStatistics:
         leaf = self.following
         self.following += 1
         chunks = self.chunks.get(leaf, ())
-        size = sum(chunk["size"] for chunk in chunks)
-        nulls = [chunk["null_count"] for chunk in chunks]
-        slots = [chunk["num_values"] for chunk in chunks]
-        if any(n is None or not 0 <= n <= of for n, of in zip(nulls, slots, strict=True)):
-            return LeafStatistics(size)
-        counted = LeafStatistics(size, sum(slots) - sum(nulls), sum(nulls))
+        found = _counts(chunks, repeated)
         # Without an order the footer's bounds mean nothing (parquet.thrift, ColumnOrder).
         ordered = leaf < len(self.orders) and "TypeDefinedOrder" in self.orders[leaf]
         if not ordered or duckdb_type in ("FLOAT", "DOUBLE"):
-            return counted
-        filled = [c for c in chunks if c["null_count"] < c["num_values"]]
+            return found
+        # A row group of NULLs has no bounds and needs none.
+        filled = [c for c in chunks if repeated or c["null_count"] != c["num_values"]]
         lowest, highest = self._bounds(duckdb_type, filled)
-        return replace(counted, min_value=lowest, max_value=highest)
+        return replace(found, min_value=lowest, max_value=highest)
 
     def _bounds(
         self, duckdb_type: str, chunks: Sequence[Mapping[str, Any]]
@@ -352,6 +351,18 @@ class _Leaves:
         if row is None or None in row:
             return None, None
         return str(row[0]), str(row[1])
+
+
+def _counts(chunks: Sequence[Mapping[str, Any]], repeated: bool) -> LeafStatistics:
+    size = sum(chunk["size"] for chunk in chunks)
+    nulls = [chunk["null_count"] for chunk in chunks]
+    slots = [chunk["num_values"] for chunk in chunks]
+    if any(n is None or not 0 <= n <= of for n, of in zip(nulls, slots, strict=True)):
+        return LeafStatistics(size)
+    if repeated and any(nulls):
+        # DuckDB counts NULLs below a list of structs that are not there (tried on 1.5.5).
+        return LeafStatistics(size)
+    return LeafStatistics(size, sum(slots) - sum(nulls), sum(nulls))
 
 
 def _quick_bounds(

@@ -58,9 +58,7 @@ def read_deletion_vector(blob: bytes) -> pa.Int64Array:
         # The key is a signed word, and no row number has its highest bit set.
         key = reader.number("<i")
         if key < 0 or key in bitmaps:
-            raise LakeError(
-                f"the deletion vector holds the key {key}, below zero or twice"
-            )
+            raise LakeError(f"the deletion vector holds the key {key}, below zero or twice")
         bitmaps[key] = _bitmap(reader, key << 32)
     if reader.left:
         raise LakeError(f"{reader.left} bytes follow the last bitmap of the deletion vector")
@@ -131,8 +129,6 @@ def _runs(reader: _Reader) -> pa.Int64Array:
     values: list[int] = []
     for start, further in struct.iter_unpack("<HH", reader.take(4 * count)):
         if start + further >= _CONTAINER_BITS or (values and start <= values[-1]):
-            raise LakeError(
-                "a container of the deletion vector holds runs that overlap"
-            )
+            raise LakeError("a container of the deletion vector holds runs that overlap")
         values.extend(range(start, start + further + 1))
     return pa.array(values, pa.int64())

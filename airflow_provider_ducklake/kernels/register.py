@@ -101,6 +101,7 @@ def _inspect(
         facts = FileFacts(connection, task.path, match, settings, staged)
         facts.probe()
         _check_path_values(connection, task, facts)
+        _check_unproven(task, facts)
         _check_nulls(task, facts)
         return replace(
             result,
@@ -185,6 +186,16 @@ def _require_value(
             f"{column.sql_type} for {column.name} of {task.table_name}"
         ) from None
     return None if row is None else row[0]
+
+
+def _check_unproven(task: RegisterTask, facts: FileFacts) -> None:
+    for column, source, name in facts.match.unproven:
+        beyond = facts.outside(source, column)
+        if beyond is not None:
+            raise BadInput(
+                f"{task.path}: column {name} is {column.sql_type} in table {task.table_name} and "
+                f"{source.duckdb_type} in the file, which holds {beyond}: that does not fit"
+            )
 
 
 def _check_nulls(task: RegisterTask, facts: FileFacts) -> None:

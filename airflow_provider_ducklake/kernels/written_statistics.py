@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from airflow_provider_ducklake.lake.columns import Column
@@ -52,7 +53,27 @@ def _leaves(
                 sizes = [int(e["column_size_bytes"]) for e in parts if "column_size_bytes" in e]
                 yield ColumnStatistics(leaf.column_id, size_bytes=sum(sizes) if sizes else None)
             elif path in found:
-                yield _leaf_statistics(leaf, found[path])
+                statistics = _leaf_statistics(leaf, found[path])
+                yield _repeated(statistics) if _is_repeated(column, leaf) else statistics
+
+
+def _is_repeated(column: Column, leaf: Column) -> bool:
+    """Tell whether a leaf lies below a list or map, so that a row has any number of its values."""
+    if column.column_id == leaf.column_id:
+        return False
+    inside = (child for child in column.children if leaf in child.walk())
+    return column.type in ("list", "map") or any(_is_repeated(child, leaf) for child in inside)
+
+
+def _repeated(statistics: ColumnStatistics) -> ColumnStatistics:
+    """Return a repeated leaf's statistics without counts that DuckDB gets wrong.
+
+    Below a list it counts an absent value more than once, up to more NULLs than values; only
+    "no NULL at all" can be believed.
+    """
+    if statistics.null_count == 0:
+        return statistics
+    return replace(statistics, value_count=None, null_count=None)
 
 
 def _leaf_paths(column: Column, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Column]]:

@@ -72,8 +72,13 @@ def pairs(value: Any, name: str) -> str:
     return ",".join(f"{key}={item}" for key, item in value.items())
 
 
+def flag(name: str, value: Any) -> list[str]:
+    """Return `--name=value` where a value was given; it may begin with a dash, as SQL may."""
+    return [f"--{name}={value}"] if given(value) else []
+
+
 def arguments(values: Mapping[str, Any], converters: Mapping[str, Converter]) -> list[str]:
-    """Return `--option name=value` for every argument that was given.
+    """Return `--option=name=value` for every argument that was given.
 
     Args:
         values: The operator's arguments by name; None, "" and a rendered None are not given.
@@ -85,5 +90,5 @@ def arguments(values: Mapping[str, Any], converters: Mapping[str, Converter]) ->
     options: list[str] = []
     for name, convert in converters.items():
         if given(values[name]):
-            options += ["--option", f"{name}={convert(values[name], name)}"]
+            options += flag("option", f"{name}={convert(values[name], name)}")
     return options

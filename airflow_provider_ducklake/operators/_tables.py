@@ -7,11 +7,12 @@ from typing import Any
 
 from airflow_provider_ducklake.hooks._values import given, strings
 from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.operators._options import flag
 from airflow_provider_ducklake.operators.base import DuckLakeSparkOperator
 
 
 def table_arguments(table: Any, tables: Any) -> list[str]:
-    """Return `--table name` for each table named.
+    """Return `--table=name` for each table named.
 
     Args:
         table: One name, or nothing.
@@ -23,7 +24,7 @@ def table_arguments(table: Any, tables: Any) -> list[str]:
     if given(table) and given(tables):
         raise ConfigurationError("table and tables are both given: name all of them in tables")
     names = strings(table, "table") or strings(tables, "tables")
-    return [argument for name in names for argument in ("--table", name)]
+    return [argument for name in names for argument in flag("table", name)]
 
 
 class DuckLakeTablesOperator(DuckLakeSparkOperator):

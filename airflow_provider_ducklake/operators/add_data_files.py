@@ -69,5 +69,5 @@ class DuckLakeAddDataFilesOperator(DuckLakeSparkOperator):
         sources = strings(self.source, "source")
         if not tables or not sources:
             raise ConfigurationError("add_data_files needs a table, and a source with the files")
-        arguments = [*tables, *(a for source in sources for a in ("--source", source))]
+        arguments = [*tables, *(a for source in sources for a in _options.flag("source", source))]
         return [*arguments, *super().operation_arguments()]

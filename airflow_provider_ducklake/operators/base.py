@@ -236,21 +236,21 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.application = self.application or str(APPLICATION)
         arguments = [
             self.operation,
-            *_flag("--attach", location.attach_string),
-            *_flag("--data-path", location.data_path),
-            *_flag("--metadata-schema", location.metadata_schema),
+            *_options.flag("attach", location.attach_string),
+            *_options.flag("data-path", location.data_path),
+            *_options.flag("metadata-schema", location.metadata_schema),
             *self.operation_arguments(),
             *(["--dry-run"] if dry_run else []),
             *self._commit_arguments(identity),
-            *_flag("--memory-limit", self.memory_limit),
-            *_flag("--report-file", self.report_file),
+            *_options.flag("memory-limit", self.memory_limit),
+            *_options.flag("report-file", self.report_file),
         ]
         # Only the hook knows where the driver will run. The one that submits is made by the base
         # class's execute(), which may add to `conf` before.
         self._hook, self._submission = None, {}
         probe = self._get_hook()
         if probe.deploy_mode == "client":
-            arguments += ["--result-file", str(result_file)]
+            arguments += _options.flag("result-file", result_file)
         name = f"ducklake {self.operation} {identity} {self.ducklake_conn_id}"
         secrets = JobSecrets(location.password, dict(lake_hook.storage_options()))
         self._submission = {
@@ -264,10 +264,12 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         more = as_object(self.commit_extra_info or {}, "commit_extra_info")
         message = f"{self.operation} by task {identity}, run {identity.run_id}"
         return [
-            *_flag("--author", self.author if given(self.author) else "airflow"),
-            *_flag("--message", self.commit_message if given(self.commit_message) else message),
-            *_flag("--extra-info", identity.extra_info(more)),
-            *_flag("--commit-key", self._key),
+            *_options.flag("author", self.author if given(self.author) else "airflow"),
+            *_options.flag(
+                "message", self.commit_message if given(self.commit_message) else message
+            ),
+            *_options.flag("extra-info", identity.extra_info(more)),
+            *_options.flag("commit-key", self._key),
         ]
 
     def _run(self, context: Context, result_file: Path) -> dict[str, Any]:
@@ -327,7 +329,3 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
             arguments[name] = as_int(value, name) if number else value if given(value) else None
         timeout = as_number(self.kill_timeout, "kill_timeout")
         return DuckLakeSparkSubmitHook(**{**arguments, "kill_timeout": timeout, **self._submission})
-
-
-def _flag(name: str, value: Any) -> list[str]:
-    return [name, str(value)] if given(value) else []

@@ -24,6 +24,7 @@ class DuckLakeIngestOperator(DuckLakeSparkOperator):
         mode: `append`, `overwrite`, `overwrite_partitions` or `error_if_exists`.
         create_table: Create the table when it does not exist.
         schema_evolution: `none`, or `add_columns` for columns only the source has.
+        allow_missing: Columns of the table that the source lacks are filled with their default.
         partition_by: Partition keys of a table that is created: `["year(ts)", "region"]`.
         sorted_by: Sort order of a table that is created.
         **kwargs: See `DuckLakeSparkOperator`.
@@ -34,6 +35,7 @@ class DuckLakeIngestOperator(DuckLakeSparkOperator):
         "mode": _options.text,
         "create_table": _options.boolean,
         "schema_evolution": _options.text,
+        "allow_missing": _options.boolean,
         "partition_by": _options.listing,
         "sorted_by": _options.listing,
     }
@@ -64,6 +66,7 @@ class DuckLakeIngestOperator(DuckLakeSparkOperator):
         mode: str | None = None,
         create_table: bool | str | None = None,
         schema_evolution: str | None = None,
+        allow_missing: bool | str | None = None,
         partition_by: Sequence[str] | str | None = None,
         sorted_by: Sequence[str] | str | None = None,
         **kwargs: Any,
@@ -77,6 +80,7 @@ class DuckLakeIngestOperator(DuckLakeSparkOperator):
         self.mode = mode
         self.create_table = create_table
         self.schema_evolution = schema_evolution
+        self.allow_missing = allow_missing
         self.partition_by = partition_by
         self.sorted_by = sorted_by
 
@@ -88,12 +92,9 @@ class DuckLakeIngestOperator(DuckLakeSparkOperator):
             raise ConfigurationError("ingest needs the table to load into")
         if not sources and not given(self.sql):
             raise ConfigurationError("ingest needs a source, or sql")
-        arguments = [*tables, *(a for source in sources for a in ("--source", source))]
-        if given(self.format):
-            arguments += ["--format", _options.text(self.format, "format")]
-        if given(self.sql):
-            arguments += ["--sql", _options.text(self.sql, "sql")]
+        arguments = [*tables, *(a for source in sources for a in _options.flag("source", source))]
+        arguments += _options.flag("format", self.format) + _options.flag("sql", self.sql)
         reader = as_object(self.reader_options or {}, "reader_options")
         for name, value in reader.items():
-            arguments += ["--option", f"reader.{name}={as_setting(value)}"]
+            arguments += _options.flag("option", f"reader.{name}={as_setting(value)}")
         return [*arguments, *super().operation_arguments()]

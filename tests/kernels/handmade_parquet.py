@@ -140,9 +140,7 @@ def _page(leaf: Node, repetition: int, definition: int) -> bytes:
     data = b"" if not repetition else _rle([r for r, _ in leaf.levels], repetition)
     data += b"" if not definition else _rle([d for _, d in leaf.levels], definition)
     data += _plain(leaf)
-    page = _struct(
-        {1: (_I32, len(leaf.levels)), 2: (_I32, 0), 3: (_I32, 3), 4: (_I32, 3)}
-    )
+    page = _struct({1: (_I32, len(leaf.levels)), 2: (_I32, 0), 3: (_I32, 3), 4: (_I32, 3)})
     head = _struct({1: (_I32, 0), 2: (_I32, len(data)), 3: (_I32, len(data)), 5: (_STRUCT, page)})
     return head + data
 
@@ -159,7 +157,9 @@ def _plain(leaf: Node) -> bytes:
 def _rle(levels: Sequence[int], highest: int) -> bytes:
     width = (highest.bit_length() + 7) // 8
     runs = ((level, len(list(group))) for level, group in groupby(levels))
-    data = b"".join(_varint(length << 1) + level.to_bytes(width, "little") for level, length in runs)
+    data = b"".join(
+        _varint(length << 1) + level.to_bytes(width, "little") for level, length in runs
+    )
     return struct.pack("<I", len(data)) + data
 
 
@@ -180,7 +180,11 @@ def _value(kind: int, value: Any) -> bytes:
     if kind == _LIST:
         item, items = value
         short = len(items) if len(items) < 15 else 15
-        return bytes([short << 4 | item]) + (_varint(len(items)) if short == 15 else b"") + b"".join(items)
+        return (
+            bytes([short << 4 | item])
+            + (_varint(len(items)) if short == 15 else b"")
+            + b"".join(items)
+        )
     return bytes(value)
 
 

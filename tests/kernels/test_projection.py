@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -181,12 +181,13 @@ def default(column: Column) -> Any:
 
 def entries_of(columns: Sequence[Column]) -> tuple[NameMapEntry, ...]:
     """The name mapping that registering a file of these columns would store."""
-    names: Callable[[Column], str] = lambda c: "list" if c.name == "element" else c.name  # noqa: E731
     return tuple(
         NameMapEntry(
-            c.name if c.name in NAMES else names(c), c.column_id, children=entries_of(c.children)
+            "list" if column.name == "element" else column.name,
+            column.column_id,
+            children=entries_of(column.children),
         )
-        for c in columns
+        for column in columns
     )
 
 
@@ -415,11 +416,10 @@ def test_files_of_others_with_arrow_ids(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     path = tmp_path / "f.parquet"
-    ids = lambda i: {b"PARQUET:field_id": str(i).encode()}  # noqa: E731
-    item = pa.field("item", pa.int32(), metadata=ids(3))
-    schema = pa.schema(
-        [pa.field("x", pa.int32(), metadata=ids(1)), pa.field("l", pa.list_(item), metadata=ids(2))]
-    )
+    ids = [{b"PARQUET:field_id": str(number).encode()} for number in range(4)]
+    item = pa.field("item", pa.int32(), metadata=ids[3])
+    x, values = pa.field("x", pa.int32(), metadata=ids[1]), pa.list_(item)
+    schema = pa.schema([x, pa.field("l", values, metadata=ids[2])])
     pq.write_table(pa.table([[1], [[1, None]]], schema=schema), path)
     columns = parse_columns("new_x int64, l int64[]")
     assert _read(connection, project(connection, _file(path), str(path), columns)) == [

@@ -136,17 +136,24 @@ def test_files_come_one_behind_the_other(lake: Lake, connection: duckdb.DuckDBPy
     assert (written.first_row_id, written.first_snapshot, written.last_snapshot) == (None, 1, 3)
 
 
+@pytest.mark.parametrize("difference", ["another name", "one column less", "row ids inside"])
 def test_files_that_differ_come_in_order_too(
-    lake: Lake, connection: duckdb.DuckDBPyConnection
+    lake: Lake, connection: duckdb.DuckDBPyConnection, difference: str
 ) -> None:
-    older = (Column(1, "old_name", "int32"), Column(2, "b", "varchar"))
-    one = lake.file("SELECT i::INTEGER AS old_name, 'x' AS b FROM range(200000) t(i)", older)
-    two = lake.file(_numbers(200_000, 200_000))
-    written = lake.rewrite(one, two, write_row_ids=False)
+    if difference == "another name":
+        columns: Sequence[Column] = (Column(1, "old_name", "int32"), Column(2, "b", "varchar"))
+        one = lake.file("SELECT i::INTEGER AS old_name, 'x' AS b FROM range(200000) t(i)", columns)
+    elif difference == "one column less":
+        one = lake.file("SELECT i AS a FROM range(200000) t(i)", COLUMNS[:1])
+    else:
+        query = f"SELECT *, a AS {IDS[0]} FROM ({_numbers(0, 200_000)})"
+        one = lake.file(query, row_ids=True)
+    written = lake.rewrite(one, lake.file(_numbers(200_000, 200_000)), write_row_ids=False)
     wrong = connection.execute(
         f"SELECT count(*) FROM {scan_sql(written.path)} WHERE a <> file_row_number"
     ).fetchone()
     assert (written.record_count, wrong) == (400_000, (0,))
+    assert (written.first_row_id is not None) == (difference == "row ids inside")
 
 
 def test_row_ids_are_kept(lake: Lake, connection: duckdb.DuckDBPyConnection) -> None:
@@ -373,14 +380,16 @@ def test_encrypted_sources_and_output(lake: Lake, connection: duckdb.DuckDBPyCon
 def test_more_data_than_memory(lake: Lake, connection: duckdb.DuckDBPyConnection) -> None:
     query = "SELECT i AS a, sha256(i::VARCHAR) || md5(i::VARCHAR) AS b FROM range({}, {}) t(i)"
     sources = [lake.file(query.format(n * 300_000, n * 300_000 + 300_000)) for n in range(4)]
-    lake.settings = replace(lake.settings, memory_limit="150MB")
-    options = ParquetOptions(row_group_size=20_480)
-    keys = (SortKey("hash(a)"),)
-    for more in ({}, {"sort_keys": keys}):
-        written = lake.rewrite(*sources, options=options, **more)
-        assert written.record_count == 1_200_000
+    # Some 130 MB of values to stream through, twice as much to sort.
+    for limit, files, more in (
+        ("100MB", sources, {}),
+        ("220MB", sources * 2, {"sort_keys": (SortKey("hash(a)"),)}),
+    ):
+        lake.settings = replace(lake.settings, memory_limit=limit)
+        written = lake.rewrite(*files, **more)
+        assert written.record_count == 300_000 * len(files)
         total = connection.execute(f"SELECT sum(a) FROM {scan_sql(written.path)}").fetchone()
-        assert total == (1_199_999 * 1_200_000 // 2,)
+        assert total == (len(files) // 4 * 1_199_999 * 1_200_000 // 2,)
 
 
 # --- any merge -----------------------------------------------------------------------------
@@ -395,7 +404,7 @@ FILES = st.lists(
 
 
 @given(FILES, st.booleans(), st.booleans(), st.booleans())
-@hypothesis_settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_merge(
     tmp_path_factory: pytest.TempPathFactory,
     connection: duckdb.DuckDBPyConnection,

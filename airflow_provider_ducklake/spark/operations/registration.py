@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from airflow_provider_ducklake.kernels.connection import KernelSettings
-from airflow_provider_ducklake.kernels.register import inspect
+from airflow_provider_ducklake.kernels.register import inspect_all
 from airflow_provider_ducklake.kernels.tasks import RegisterTask
 from airflow_provider_ducklake.lake.append import append_files
 from airflow_provider_ducklake.lake.commit import SnapshotWriter
@@ -97,7 +97,7 @@ def _inspect(job: Job, table: Table, paths: Sequence[str]) -> list[WrittenFile]:
     ]
     slices = [tasks[start :: _slices(tasks)] for start in range(_slices(tasks))]
     answers = job.runner.run(
-        partial(_inspect_all, job.settings), slices, f"{job.operation}: reading footers"
+        partial(_inspect_files, job.settings), slices, f"{job.operation}: reading footers"
     )
     by_path: dict[str, WrittenFile | LakeError] = {}
     for part, answer in zip(slices, answers, strict=True):
@@ -118,16 +118,10 @@ def _slices(tasks: Sequence[RegisterTask]) -> int:
     return min(len(tasks), 32, 1 + len(tasks) // 50)
 
 
-def _inspect_all(
+def _inspect_files(
     settings: KernelSettings, tasks: Sequence[RegisterTask]
 ) -> list[WrittenFile | LakeError]:
-    answers: list[WrittenFile | LakeError] = []
-    for task in tasks:
-        try:
-            answers.append(inspect(task, settings))
-        except LakeError as error:
-            answers.append(error)
-    return answers
+    return list(inspect_all(tasks, settings))
 
 
 def _commit(
