@@ -25,6 +25,7 @@ from airflow_provider_ducklake.lake.files import (
 from airflow_provider_ducklake.lake.inlined import (
     InlinedRow,
     InlinedTable,
+    drop_superseded,
     inlined_tables,
     lives,
     read_inlined_rows,
@@ -147,6 +148,7 @@ def commit_flush(
     def write(writer: SnapshotWriter) -> TableResult:
         for output in outputs:
             _replace_rows(writer, plan, output)
+        drop_superseded(writer.session, plan.table.table_id)
         files = [file for output in outputs for file in output.files]
         result = replace(
             plan.result(),

@@ -112,6 +112,22 @@ def remove_inlined_rows(session: Session, table: InlinedTable, up_to: int) -> in
     return session.execute(statement, (up_to,), inlined=table.name)
 
 
+def drop_superseded(session: Session, table_id: int) -> None:
+    """Drop the inlined-data tables of older schema versions that hold no row any more.
+
+    Source: DropEmptySupersededInlinedTables in ducklake_transaction_state.cpp.
+    """
+    for table in inlined_tables(session, table_id)[:-1]:
+        if session.has_table(table.name):
+            if session.value("SELECT count(*) FROM {inlined}", inlined=table.name):
+                continue
+            session.execute("DROP TABLE {inlined}", inlined=table.name)
+        session.execute(
+            "DELETE FROM {ducklake_inlined_data_tables} WHERE table_id = ? AND schema_version = ?",
+            (table_id, table.schema_version),
+        )
+
+
 def end_inlined_rows(writer: SnapshotWriter, table_id: int) -> None:
     """End every live inlined row of a table at the new snapshot."""
     for table in inlined_tables(writer.session, table_id):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import duckdb
 
@@ -54,35 +54,44 @@ def can_sort(columns: Sequence[Column], keys: Sequence[SortKey]) -> bool:
     return True
 
 
-def matching_partitions(
-    text: str | None,
-    table: Table,
-    specs: dict[int, PartitionSpec],
-    files: Iterable[DataFile],
-) -> frozenset[Values] | None:
-    """Return the partition values that a filter such as `year=2024,region=eu` selects.
-
-    Args:
-        text: `key=value` pairs separated by commas, keys as directories spell them; None is all.
-        table: For messages, and for its columns.
-        specs: Specs of the files.
-        files: Candidates.
+def parse_partition_filter(text: str | None) -> Mapping[str, str] | None:
+    """Parse `year=2024,region=eu` to keys in lower case and values; None selects everything.
 
     Raises:
-        ConfigurationError: The filter is not written as above.
-        NotFound: A key is none of the table's partition keys.
+        ConfigurationError: It is not written as above.
     """
     if not text:
         return None
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(equals for _, equals, _ in pairs):
         raise ConfigurationError(f"partition {text!r}: write key=value, separated by commas")
-    wanted = {key.strip().lower(): value.strip() for key, _, value in pairs}
+    return {key.strip().lower(): value.strip() for key, _, value in pairs}
+
+
+def matching_partitions(
+    wanted: Mapping[str, str] | None,
+    table: Table,
+    specs: dict[int, PartitionSpec],
+    files: Iterable[DataFile],
+) -> frozenset[Values] | None:
+    """Return the partition values that a filter selects.
+
+    Args:
+        wanted: Values by key, as directories spell the keys; None is everything.
+        table: For messages, and for its columns.
+        specs: Specs of the files.
+        files: Candidates.
+
+    Raises:
+        NotFound: A key is none of the table's partition keys.
+    """
+    if wanted is None:
+        return None
     names = {i: [n.lower() for n in key_names(s, table.columns)] for i, s in specs.items()}
     known = {name for of_spec in names.values() for name in of_spec}
     if not set(wanted) <= known:
         has = ", ".join(sorted(known)) or "no partition keys"
-        raise NotFound(f"partition {text!r}: {table.full_name} has {has}")
+        raise NotFound(f"{table.full_name} has {has}, not all of {', '.join(wanted)}")
     selected = set()
     for file in files:
         keys = names.get(file.partition_id or -1, [])

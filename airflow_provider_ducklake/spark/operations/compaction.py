@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -27,7 +27,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.lake import LakeView
 from airflow_provider_ducklake.lake.model import PartitionSpec, Table, WrittenFile
-from airflow_provider_ducklake.lake.options import parse_fraction
+from airflow_provider_ducklake.lake.options import OperationOptions, parse_fraction
 from airflow_provider_ducklake.lake.reader import column_versions
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
 from airflow_provider_ducklake.spark.operations._job import (
@@ -42,6 +42,7 @@ from airflow_provider_ducklake.spark.operations._partitions import (
     can_sort,
     directory_of,
     matching_partitions,
+    parse_partition_filter,
     partition_specs,
 )
 
@@ -63,17 +64,38 @@ class _Planned:
     tasks: tuple[RewriteTask, ...]
 
 
-_PlanOne = Callable[[Job, LakeView, Table, int | None], _Planned]
+_PlanOne = Callable[[LakeView, Table, int | None], _Planned]
+
+
+@dataclass(frozen=True, slots=True)
+class _MergeRequest:
+    """What a merge was asked for, read before any table is looked at."""
+
+    target_file_size: int | None
+    min_file_size: int
+    max_file_size: int | None
+    partition: Mapping[str, str] | None
+
+    @classmethod
+    def of(cls, options: OperationOptions) -> _MergeRequest:
+        smallest = options.size("min_file_size") or 0
+        largest = options.size("max_file_size")
+        if largest is not None and smallest >= largest:
+            raise ConfigurationError("min_file_size must be less than max_file_size")
+        wanted = parse_partition_filter(options.text("partition"))
+        return cls(options.size("target_file_size"), smallest, largest, wanted)
 
 
 def merge_adjacent_files(job: Job) -> OperationResult:
     """Merge small data files that share schema version, partition spec and partition values."""
-    return _compact(job, _plan_merge, commits_merges=True)
+    request = _MergeRequest.of(job.options)
+    return _compact(job, partial(_plan_merge, request), commits_merges=True)
 
 
 def rewrite_data_files(job: Job) -> OperationResult:
     """Rewrite data files of which a large share of rows is deleted, without those rows."""
-    return _compact(job, _plan_rewrite, commits_merges=False)
+    threshold = job.options.fraction("delete_threshold")
+    return _compact(job, partial(_plan_rewrite, threshold), commits_merges=False)
 
 
 def _compact(job: Job, plan_one: _PlanOne, *, commits_merges: bool) -> OperationResult:
@@ -88,7 +110,7 @@ def _compact(job: Job, plan_one: _PlanOne, *, commits_merges: bool) -> Operation
         if done is not None:
             return [done]
         with job.lake.view() as view:
-            planned = plan_one(job, view, view.table(table.full_name), budget.left)
+            planned = plan_one(view, view.table(table.full_name), budget.left)
         _describe(job, planned.plan)
         if job.dry_run or not planned.tasks:
             budget.spend(len(planned.tasks) if job.dry_run else 0)
@@ -111,13 +133,11 @@ class _Budget:
             self.left -= outputs
 
 
-def _plan_merge(job: Job, view: LakeView, table: Table, budget: int | None) -> _Planned:
+def _plan_merge(
+    request: _MergeRequest, view: LakeView, table: Table, budget: int | None
+) -> _Planned:
     options = parquet_options(view.options, table)
-    target = job.options.size("target_file_size") or options.target_file_size
-    smallest = job.options.size("min_file_size") or 0
-    largest = job.options.size("max_file_size")
-    if largest is not None and smallest >= largest:
-        raise ConfigurationError("min_file_size must be less than max_file_size")
+    target = request.target_file_size or options.target_file_size
     files = view.live_files(table)
     columns = column_versions(view.session, table.table_id, [file.begin_snapshot for file in files])
     specs = partition_specs(view, files)
@@ -127,15 +147,16 @@ def _plan_merge(job: Job, view: LakeView, table: Table, budget: int | None) -> _
         files,
         columns,
         schema_versions(view.session, table.table_id),
-        MergeLimits(target, smallest, largest, budget),
-        partitions=matching_partitions(job.options.text("partition"), table, specs, files),
+        MergeLimits(target, request.min_file_size, request.max_file_size, budget),
+        partitions=matching_partitions(request.partition, table, specs, files),
     )
     tasks = tuple(_task(group, table, specs, view, snapshots=True) for group in plan.groups)
     return _Planned(plan, tasks)
 
 
-def _plan_rewrite(job: Job, view: LakeView, table: Table, budget: int | None) -> _Planned:
-    threshold = job.options.fraction("delete_threshold")
+def _plan_rewrite(
+    threshold: float | None, view: LakeView, table: Table, budget: int | None
+) -> _Planned:
     if threshold is None:
         stored = view.option("rewrite_delete_threshold", table) or "0.95"
         threshold = parse_fraction(stored, "rewrite_delete_threshold")
