@@ -1,4 +1,4 @@
-"""An ingest and a maintenance DAG for each tenant of tenants.yaml, to be triggered from the form."""
+"""An ingest and a maintenance DAG for each tenant of tenants.yaml."""
 
 from __future__ import annotations
 

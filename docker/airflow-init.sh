@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Runs before the other Airflow services: the metadata tables, and the password of the user admin.
+# Runs before the other Airflow services: the metadata tables, the pools that the DAGs use, and the
+# password of the user admin.
 set -euo pipefail
 
 airflow db migrate
+airflow pools import /opt/airflow/dags/pools.json
 
 # Airflow's simple auth manager, for development, reads passwords from this file.
 umask 077

@@ -221,6 +221,18 @@ def test_connections_are_connections(compose: dict[str, Any]) -> None:
     assert compose["services"]["spark-worker"]["volumes"] == ["lakes:/lakes"]
 
 
+def test_tenants_find_their_connections(compose: dict[str, Any]) -> None:
+    """Every connection and pool that the example DAGs name is set up."""
+    settings = yaml.safe_load((ROOT / "dags" / "tenants.yaml").read_text(encoding="utf-8"))
+    tenants = [{**settings["defaults"], **tenant} for tenant in settings["tenants"].values()]
+    named = {tenant[key] for tenant in tenants for key in ("ducklake_conn_id", "spark_conn_id")}
+    environment = compose["services"]["scheduler"]["environment"]
+    assert [name for name in named if f"AIRFLOW_CONN_{name.upper()}" not in environment] == []
+    pools = json.loads((ROOT / "dags" / "pools.json").read_text(encoding="utf-8"))
+    assert {tenant["pool"] for tenant in tenants} <= pools.keys()
+    assert "dags/pools.json" in (DOCKER / "airflow-init.sh").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("script", ["airflow-init.sh", "postgres-init.sh"])
 def test_scripts_parse_and_may_be_run(script: str) -> None:
     """The scripts that containers run are executable Bash."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
+_WORD: Final = re.compile(r"\s*\w+")
 _BEGINS: Final = frozenset({"begin", "start"})
 _ENDS: Final = frozenset({"commit", "rollback", "end", "abort"})
 
@@ -104,8 +106,8 @@ class LakeConnection:
             self._redacted(self._session.execute, statement)
 
     def _run(self, call: Callable[..., Any], statement: Any, parameters: Any) -> Any:
-        word = statement.split(maxsplit=1)[0].lower() if isinstance(statement, str) else ""
-        word = word.rstrip(";")
+        found = _WORD.match(statement) if isinstance(statement, str) else None
+        word = found[0].strip().lower() if found else ""
         if not self._autocommit and not self._in_transaction and word not in _BEGINS | _ENDS:
             self._redacted(self._session.execute, "BEGIN")
             self._in_transaction = True

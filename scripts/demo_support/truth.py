@@ -11,8 +11,10 @@ import duckdb
 from scripts.demo_support.fingerprint import Fingerprint, fingerprint
 from scripts.demo_support.source import DIMENSIONS, of_tenant
 
-# Two days of blizzard. The person who corrects the lake takes their flights out.
-CORRECTION: Final = "month = 2 AND day IN (8, 9)"
+# Two days of blizzard. A person takes their flights out of the lake, then puts those back that
+# took off, hour by hour.
+BLIZZARD: Final = "month = 2 AND day IN (8, 9)"
+TOOK_OFF: Final = f"{BLIZZARD} AND dep_time IS NOT NULL"
 
 State = Mapping[str, Fingerprint]
 
@@ -21,7 +23,7 @@ class Truth:
     """The tables of one tenant after every step that changes rows."""
 
     def __init__(self, session: duckdb.DuckDBPyConnection, tenant: str) -> None:
-        """Begin with a lake without tables.
+        """Begin with a lake without tables; `flights_loaded` is what was ever loaded of them.
 
         Args:
             session: From `read_source`.
@@ -31,18 +33,16 @@ class Truth:
         self._tenant = tenant
         self._months: set[int] = set()
         self._corrected = False
+        self._hours: set[int] = set()
+        self.flights_loaded = 0
         self._states: dict[int, State] = {0: MappingProxyType({})}
-
-    @property
-    def rows(self) -> int:
-        """Rows of all tables after the last step."""
-        return sum(table.rows for table in self._states[max(self._states)].values())
 
     def record(self, step: str, snapshot_id: int) -> None:
         """Say that a step is done and what the lake's newest snapshot is since then.
 
         Args:
-            step: The task's id, or `correction`. A step that changes no row needs no word.
+            step: The task's id, `correction`, or `trickle.` with an hour. Steps that change no row
+                need no word.
             snapshot_id: The newest snapshot after it.
         """
         group, _, name = step.rpartition(".")
@@ -51,15 +51,18 @@ class Truth:
             changed[name] = self._fingerprint(name)
         elif group == "flights":
             quarter = int(name.removeprefix("Q"))
-            self._months |= {month for month in range(3 * quarter - 2, 3 * quarter + 1)} - {12}
+            self._months |= set(range(3 * quarter - 2, 3 * quarter + 1)) - {12}
         elif step == "register_month":
             self._months.add(12)
         elif step == "correction":
             self._corrected = True
+        elif group == "trickle":
+            self._hours.add(int(name))
         else:
             return
         if not changed:
             changed["flights"] = self._fingerprint("flights", self._flights())
+            self.flights_loaded = max(self.flights_loaded, changed["flights"].rows)
         before = self._states[max(self._states)]
         self._states[snapshot_id] = MappingProxyType({**before, **changed})
 
@@ -73,5 +76,8 @@ class Truth:
 
     def _flights(self) -> str:
         months = ", ".join(str(month) for month in sorted(self._months))
-        correction = f" AND NOT ({CORRECTION})" if self._corrected else ""
-        return f"month IN ({months}){correction}"
+        wanted = f"month IN ({months})"
+        if self._corrected:
+            hours = ", ".join(str(hour) for hour in (-1, *sorted(self._hours)))
+            wanted += f" AND (NOT ({BLIZZARD}) OR ({TOOK_OFF} AND hour IN ({hours})))"
+        return wanted

@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from tests.support.lakes import LakeUnderTest
+from tests.support.reference import ReferenceClient
 
 # A password that breaks whatever quotes carelessly: URL, libpq, SQL, JSON, shell, properties.
 ODD_PASSWORD = r"p@ss w'or\d=x&%41"
-Connect = Callable[..., None]
+Connect: TypeAlias = Callable[..., None]
+TaskLog: TypeAlias = list[MutableMapping[str, Any]]
 
 
 @pytest.fixture
@@ -41,6 +47,40 @@ def connect_lake(connect: Connect) -> Callable[..., None]:
     return define
 
 
+@pytest.fixture
+def guarded_lake(postgres_database: str, tmp_path: Path, connect: Connect) -> Iterator[str]:
+    """A lake whose catalog asks for the odd password; gives the libpq string without it."""
+    with psycopg.connect(postgres_database, autocommit=True) as admin:
+        row = admin.execute("SHOW hba_file").fetchone()
+        assert row is not None
+        hba = Path(row[0])
+        role = sql.SQL("CREATE ROLE guarded LOGIN SUPERUSER PASSWORD {}")
+        admin.execute(role.format(sql.Literal(ODD_PASSWORD)))
+        rules = hba.read_text()
+        hba.write_text(f"local all guarded scram-sha-256\n{rules}")
+        admin.execute("SELECT pg_reload_conf()")
+    client = ReferenceClient(f"ducklake:postgres:{postgres_database}", data_path=f"{tmp_path}/d/")
+    client.sql("CREATE TABLE t AS SELECT 1 AS a")
+    client.close()
+    target = make_conninfo(postgres_database, user="guarded")
+    parts = psycopg.conninfo.conninfo_to_dict(target)
+    connect(
+        "ducklake_default",
+        conn_type="ducklake",
+        host=parts["host"],
+        login="guarded",
+        password=ODD_PASSWORD,
+        schema=parts["dbname"],
+        extra={"catalog_type": "postgres"},
+    )
+    yield target
+    hba.write_text(rules)
+    with psycopg.connect(postgres_database, autocommit=True) as admin:
+        admin.execute("SELECT pg_reload_conf()")
+        admin.execute("DROP OWNED BY guarded")
+        admin.execute("DROP ROLE guarded")
+
+
 @dataclass
 class FakeTaskInstance:
     """The part of a task instance that operators and sensors look at."""
@@ -52,6 +92,7 @@ class FakeTaskInstance:
     try_number: int = 1
     first_reschedule: Any = None
     pushed: dict[str, Any] = field(default_factory=dict)
+    stats_tags: dict[str, str] = field(default_factory=dict)
 
     def xcom_push(self, key: str, value: Any) -> None:
         """Keep what is pushed."""
@@ -77,15 +118,15 @@ class FakeStateStore:
         self.values[key] = value
 
 
-def task_context(**given: Any) -> Any:
-    """Return an execution context with a task instance of these attributes."""
+def task_context(more: Mapping[str, Any] | None = None, **given: Any) -> Any:
+    """Return an execution context: a task instance of these attributes, and more entries."""
     ti = FakeTaskInstance(**given)
-    return {"ti": ti, "run_id": ti.run_id}
+    return {"ti": ti, "run_id": ti.run_id, **(more or {})}
 
 
-# Stands where spark-submit is expected. It notes how it was called, then does what the plan says in
-# the way the real job would: the result file named on its command line, lines on stdout, exit status.
-_STAND_IN = '''#!{python}
+# Stands where spark-submit is expected. It notes how it was called, then does what the plan says as
+# the real job would: the result file named on its command line, lines on stdout, exit status.
+_STAND_IN = """#!{python}
 import json, os, subprocess, sys, time
 home = {home!r}
 plan = json.load(open(home + "/plan.json"))
@@ -101,12 +142,14 @@ with open(home + "/calls.tmp", "w") as file:
 os.replace(home + "/calls.tmp", home + "/call.json")
 for line in plan.get("lines", ()):
     print(line, flush=True)
-if "--result-file" in sys.argv and "outcome" in plan:
-    with open(sys.argv[sys.argv.index("--result-file") + 1], "w") as file:
-        file.write(plan["outcome"])
+for argument in sys.argv:
+    flag, _, path = argument.partition("=")
+    if flag == "--result-file" and "outcome" in plan:
+        with open(path, "w") as file:
+            file.write(plan["outcome"])
 time.sleep(plan.get("seconds", 0))
 sys.exit(plan.get("exit", 0))
-'''
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +188,19 @@ class StandIn:
         application = next(i for i, argument in enumerate(argv) if argument.endswith(".py"))
         return argv[application + 1 :]
 
+    def values(self, flag: str) -> list[str]:
+        """Return the values of one of the job's flags, in order."""
+        start = f"--{flag}="
+        return [text.removeprefix(start) for text in self.job if text.startswith(start)]
+
     def value(self, flag: str) -> str:
-        """Return the value of one of the job's flags."""
-        return self.job[self.job.index(flag) + 1]
+        """Return the value of a flag that is given once."""
+        (value,) = self.values(flag)
+        return value
 
     def options(self) -> dict[str, str]:
-        """Return the job's `--option name=value` pairs."""
-        job = self.job
-        pairs = [job[i + 1] for i, argument in enumerate(job) if argument == "--option"]
-        return dict(pair.split("=", 1) for pair in pairs)
+        """Return the job's `--option=name=value` pairs."""
+        return dict(text.split("=", 1) for text in self.values("option"))
 
 
 @pytest.fixture
@@ -173,6 +220,14 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connect: Connect) -> 
     return stand_in
 
 
+def wait_for(condition: Callable[[], Any], what: str) -> None:
+    """Wait until something another process does has happened."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.01)
+
+
 def result(**given: Any) -> dict[str, Any]:
     """Return a result as a job writes it."""
     from airflow_provider_ducklake.lake.results import OperationResult
@@ -181,7 +236,7 @@ def result(**given: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def task_log() -> Iterator[list[dict[str, Any]]]:
+def task_log() -> Iterator[TaskLog]:
     """What operators, hooks and sensors log during a test."""
     from structlog.testing import capture_logs
 

@@ -33,7 +33,7 @@ def test_postgres_by_fields() -> None:
         extra={"catalog_type": "postgres", "metadata_schema": "ewr", "data_path": "s3://b/l/"},
     )
     assert fields.location.kind == "postgres"
-    assert fields.location.target == "host=db.example.com port=5433 dbname=lakes user=etl"
+    assert fields.location.target == "user=etl dbname=lakes host=db.example.com port=5433"
     assert fields.location.password == ODD_PASSWORD
     assert (fields.location.metadata_schema, fields.location.data_path) == ("ewr", "s3://b/l/")
     assert ODD_PASSWORD not in repr(fields)
@@ -43,7 +43,9 @@ def test_a_host_alone_means_postgres() -> None:
     assert parsed(host="db").location.target == "host=db"
 
 
-@pytest.mark.parametrize("options", [{"sslmode": "require"}, "sslmode=require", '{"sslmode":"require"}'])
+@pytest.mark.parametrize(
+    "options", [{"sslmode": "require"}, "sslmode=require", '{"sslmode":"require"}']
+)
 def test_libpq_options(options: Any) -> None:
     assert "sslmode=require" in parsed(host="db", extra={"libpq_options": options}).location.target
 
@@ -142,7 +144,10 @@ def test_secrets_are_known() -> None:
         ({"host": "h", "extra": {"storage_options": "geheim=1"}}, "storage_options is not valid"),
         ({"host": "h", "extra": {"storage_options": [1]}}, "storage_options must be a JSON object"),
         ({"host": "h", "extra": {"libpq_options": {"pasword": "geheim"}}}, "no libpq option"),
-        ({"host": "h", "extra": {"libpq_options": {"sslpassword": "geheim"}}}, "sslpassword cannot"),
+        (
+            {"host": "h", "extra": {"libpq_options": {"sslpassword": "geheim"}}},
+            "sslpassword cannot",
+        ),
         ({"extra": {"attach": "ducklake:postgres:sslpassword=geheim"}}, "sslpassword cannot"),
         ({"extra": {"attach": "ducklake:postgres:geheim geheim"}}, "not a libpq connection string"),
     ],

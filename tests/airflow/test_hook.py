@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -21,30 +21,44 @@ from airflow.providers.common.sql.operators.sql import (
     SQLTableCheckOperator,
 )
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.errors import ConfigurationError
-from tests.airflow.conftest import ODD_PASSWORD, Connect, task_context
-from tests.support.lakes import LakeUnderTest, catalog_fingerprint
-from tests.support.postgres import PostgresServer
+from tests.airflow.conftest import ODD_PASSWORD, Connect, TaskLog, task_context
+from tests.support.lakes import LakeFactory, LakeUnderTest, catalog_fingerprint
 from tests.support.reference import ReferenceClient
 from tests.support.s3 import S3Server
 
 pytestmark = pytest.mark.airflow
 
 
-@pytest.fixture
-def lake(
-    lake_under_test: LakeUnderTest, connect_lake: Callable[..., None]
-) -> LakeUnderTest:
-    """A lake with a table `t(a, b)` of two rows, and its connection `ducklake_default`."""
-    client = lake_under_test.client()
+def execute(operator: Any) -> Any:
+    """Execute an operator; common-sql's carry no types."""
+    return operator.execute(task_context())
+
+
+def filled(lake: LakeUnderTest) -> LakeUnderTest:
+    """Create a lake with a table `t(a, b)` of two rows."""
+    client = lake.client()
     client.sql("CREATE TABLE t (a INTEGER, b VARCHAR)")
     client.sql("INSERT INTO t VALUES (1, 'one'), (2, 'two')")
     client.close()
+    return lake
+
+
+@pytest.fixture
+def lake(lake_under_test: LakeUnderTest, connect_lake: Callable[..., None]) -> LakeUnderTest:
+    """A filled lake of each kind and its connection `ducklake_default`."""
     connect_lake(lake_under_test)
-    return lake_under_test
+    return filled(lake_under_test)
+
+
+@pytest.fixture
+def some_lake(tmp_path: Path, connect_lake: Callable[..., None]) -> LakeUnderTest:
+    """A filled lake for what does not depend on the catalog's kind."""
+    made = filled(LakeFactory("sqlite", tmp_path).create())
+    connect_lake(made)
+    return made
 
 
 def test_a_session_has_the_lake_as_its_default(lake: LakeUnderTest) -> None:
@@ -72,14 +86,14 @@ def test_connection_test_says_what_it_found(lake: LakeUnderTest) -> None:
     assert f"data path {lake.data_path} readable and writable" in message
 
 
-def test_the_schema_of_an_operator_is_used(lake: LakeUnderTest) -> None:
+def test_the_schema_of_an_operator_is_used(some_lake: LakeUnderTest) -> None:
     hook = DuckLakeHook()
     hook.run(["CREATE SCHEMA s", "CREATE TABLE s.u AS SELECT 7 AS x"], autocommit=True)
     assert DuckLakeHook(schema="s").get_first("FROM u") == (7,)
     operator = SQLExecuteQueryOperator(
         task_id="x", conn_id="ducklake_default", sql="FROM u", database="s"
     )
-    assert operator.execute(task_context()) == [(7,)]
+    assert execute(operator) == [(7,)]
 
 
 def test_common_sql_reads_and_writes(lake: LakeUnderTest) -> None:
@@ -93,7 +107,7 @@ def test_common_sql_reads_and_writes(lake: LakeUnderTest) -> None:
     assert hook.get_records("FROM t ORDER BY a") == [(2, "two"), (3, "three"), (4, None)]
 
 
-def test_rows_keep_their_types(lake: LakeUnderTest) -> None:
+def test_rows_keep_their_types(some_lake: LakeUnderTest) -> None:
     hook = DuckLakeHook()
     hook.run("CREATE TABLE v (d DATE, z TIMESTAMPTZ, l INTEGER[], x BLOB)", autocommit=True)
     row = (date(2024, 2, 29), datetime(2024, 1, 1, tzinfo=timezone.utc), [1, 2], b"\0\xff")
@@ -101,14 +115,16 @@ def test_rows_keep_their_types(lake: LakeUnderTest) -> None:
     assert [tuple(found) for found in hook.get_records("FROM v")] == [row]
 
 
-def test_a_failing_statement_undoes_those_before_it(lake: LakeUnderTest) -> None:
+def test_a_failing_statement_undoes_those_before_it(some_lake: LakeUnderTest) -> None:
     statements = ["INSERT INTO t VALUES (9, 'nine')", "INSERT INTO t VALUES ('x', 'y')"]
     with pytest.raises(duckdb.ConversionException):
         DuckLakeHook().run(statements)
     assert DuckLakeHook().get_first("SELECT count(*) FROM t") == (2,)
 
 
-def test_statements_are_one_snapshot_unless_autocommit_is_asked_for(lake: LakeUnderTest) -> None:
+def test_statements_are_one_snapshot_unless_autocommit_is_asked_for(
+    some_lake: LakeUnderTest,
+) -> None:
     hook = DuckLakeHook()
     statements = [f"INSERT INTO t VALUES ({n}, 'x')" for n in range(3)]
     hook.run(statements)
@@ -129,24 +145,22 @@ def test_the_operators_of_common_sql_run_on_it(lake: LakeUnderTest) -> None:
         split_statements=True,
         **given,
     )
-    assert several.execute(task_context()) == [(3,)]
+    assert execute(several) == [(3,)]
     columns = SQLColumnCheckOperator(
         task_id="c",
         table="t",
         column_mapping={"a": {"min": {"equal_to": 1}, "null_check": {"equal_to": 0}}},
         **given,
     )
-    columns.execute(task_context())
+    execute(columns)
     table = SQLTableCheckOperator(
         task_id="d", table="t", checks={"rows": {"check_statement": "COUNT(*) = 99"}}, **given
     )
     with pytest.raises(AirflowException, match="rows"):
-        table.execute(task_context())
+        execute(table)
 
 
-def test_read_only_refuses_to_write(
-    lake: LakeUnderTest, connect_lake: Callable[..., None]
-) -> None:
+def test_read_only_refuses_to_write(lake: LakeUnderTest, connect_lake: Callable[..., None]) -> None:
     connect_lake(lake, read_only=True)
     hook = DuckLakeHook()
     assert hook.get_first("SELECT count(*) FROM t") == (2,)
@@ -157,27 +171,31 @@ def test_read_only_refuses_to_write(
     assert message.endswith("readable")
 
 
-def test_settings_of_the_session(lake: LakeUnderTest, connect_lake: Callable[..., None]) -> None:
-    connect_lake(lake, duckdb_settings={"threads": 1, "TimeZone": "Asia/Kolkata"})
-    shown = DuckLakeHook().get_first("SELECT current_setting('threads'), current_setting('TimeZone')")
+def test_settings_of_the_session(
+    some_lake: LakeUnderTest, connect_lake: Callable[..., None]
+) -> None:
+    connect_lake(some_lake, duckdb_settings={"threads": 1, "TimeZone": "Asia/Kolkata"})
+    shown = DuckLakeHook().get_first(
+        "SELECT current_setting('threads'), current_setting('TimeZone')"
+    )
     assert shown == (1, "Asia/Kolkata")
-    connect_lake(lake, duckdb_settings={"treads": 1})
+    connect_lake(some_lake, duckdb_settings={"treads": 1})
     with pytest.raises(AirflowFailException, match="DuckDB refuses treads"):
         DuckLakeHook().get_conn()
 
 
-def test_the_session_is_in_utc(lake: LakeUnderTest) -> None:
+def test_the_session_is_in_utc(some_lake: LakeUnderTest) -> None:
     assert DuckLakeHook().get_first("SELECT current_setting('TimeZone')") == ("UTC",)
 
 
 def test_another_data_path_is_refused(
-    lake: LakeUnderTest, connect_lake: Callable[..., None], tmp_path: Path
+    some_lake: LakeUnderTest, connect_lake: Callable[..., None], tmp_path: Path
 ) -> None:
     """Cases CT-02: given and stored data path differ."""
-    connect_lake(lake, data_path=lake.data_path.rstrip("/"))
+    connect_lake(some_lake, data_path=some_lake.data_path.rstrip("/"))
     assert DuckLakeHook().get_first("SELECT count(*) FROM t") == (2,)
-    connect_lake(lake, data_path=f"{tmp_path}/elsewhere")
-    with pytest.raises(AirflowFailException, match="data_path .*elsewhere is not the one in the"):
+    connect_lake(some_lake, data_path=f"{tmp_path}/elsewhere")
+    with pytest.raises(AirflowFailException, match=r"data path given .*elsewhere"):
         DuckLakeHook().get_conn()
     works, message = DuckLakeHook().test_connection()
     assert not works
@@ -188,7 +206,7 @@ def test_no_lake_is_created(
     lake_under_test: LakeUnderTest, connect_lake: Callable[..., None]
 ) -> None:
     connect_lake(lake_under_test)
-    with pytest.raises(AirflowFailException, match="NotFound: .*create the lake first"):
+    with pytest.raises(AirflowException, match=r"there is no|holds no|has no"):
         DuckLakeHook().get_conn()
     works, message = DuckLakeHook().test_connection()
     assert not works
@@ -203,7 +221,7 @@ def test_a_database_without_a_lake_stays_as_it_is(tmp_path: Path, connect: Conne
     other.close()
     before = path.read_bytes()
     connect("ducklake_default", conn_type="ducklake", extra={"attach": f"ducklake:sqlite:{path}"})
-    with pytest.raises(AirflowFailException, match="holds no DuckLake"):
+    with pytest.raises(AirflowFailException, match="UnsupportedCatalog"):
         DuckLakeHook().get_conn()
     assert not DuckLakeHook().test_connection()[0]
     assert path.read_bytes() == before
@@ -254,14 +272,16 @@ def test_a_wrong_connection_is_a_failure_for_good(connect: Connect) -> None:
         DuckLakeHook().location()
 
 
-def test_unknown_storage_options_are_named(lake: LakeUnderTest, connect_lake: Any) -> None:
-    connect_lake(lake, storage_options={"aws_acces_key_id": "geheim"})
+def test_unknown_storage_options_are_named(some_lake: LakeUnderTest, connect_lake: Any) -> None:
+    connect_lake(some_lake, storage_options={"aws_acces_key_id": "geheim"})
     with pytest.raises(ConfigurationError, match="aws_access_key_id") as raised:
         DuckLakeHook().storage_options()
     assert "geheim" not in str(raised.value)
 
 
-def test_extra_fields_do_not_reach_the_base_class(lake: LakeUnderTest, connect_lake: Any) -> None:
+def test_extra_fields_do_not_reach_the_base_class(
+    some_lake: LakeUnderTest, connect_lake: Any
+) -> None:
     """Common-sql passes a connection's extra to the hook; `connection` there would hijack it."""
     hook = DuckLakeHook(
         ducklake_conn_id="ducklake_default", path="x", attach="y", connection="z", log_sql=False
@@ -289,49 +309,13 @@ def test_the_uri_shows_no_secret(connect: Connect, fields: dict[str, Any], uri: 
     assert DuckLakeHook().get_uri() == uri
 
 
-@pytest.fixture
-def guarded_lake(
-    postgres_server: PostgresServer, postgres_database: str, tmp_path: Path, connect: Connect
-) -> Iterator[str]:
-    """A lake whose catalog asks for the odd password; gives the libpq string without it."""
-    with psycopg.connect(postgres_database, autocommit=True) as admin:
-        row = admin.execute("SHOW hba_file").fetchone()
-        assert row is not None
-        hba = Path(row[0])
-        role = sql.SQL("CREATE ROLE guarded LOGIN SUPERUSER PASSWORD {}")
-        admin.execute(role.format(sql.Literal(ODD_PASSWORD)))
-        rules = hba.read_text()
-        hba.write_text(f"local all guarded scram-sha-256\n{rules}")
-        admin.execute("SELECT pg_reload_conf()")
-    client = ReferenceClient(f"ducklake:postgres:{postgres_database}", data_path=f"{tmp_path}/d/")
-    client.sql("CREATE TABLE t AS SELECT 1 AS a")
-    client.close()
-    target = make_conninfo(postgres_database, user="guarded")
-    parts = psycopg.conninfo.conninfo_to_dict(target)
-    connect(
-        "ducklake_default",
-        conn_type="ducklake",
-        host=parts["host"],
-        login="guarded",
-        password=ODD_PASSWORD,
-        schema=parts["dbname"],
-        extra={"catalog_type": "postgres"},
-    )
-    yield target
-    hba.write_text(rules)
-    with psycopg.connect(postgres_database, autocommit=True) as admin:
-        admin.execute("SELECT pg_reload_conf()")
-        admin.execute("DROP OWNED BY guarded")
-        admin.execute("DROP ROLE guarded")
-
-
 def shown(*texts: object) -> bool:
     """Tell whether a piece of the odd password stands in some texts."""
     return any(piece in str(text) for text in texts for piece in ("p@ss", "p%40ss", "or\\d", "x&%"))
 
 
 def test_the_odd_password_opens_the_catalog_and_is_never_seen(
-    guarded_lake: str, task_log: list[dict[str, Any]], capfd: pytest.CaptureFixture[str]
+    guarded_lake: str, task_log: TaskLog, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Cases CT-03: special characters work, and stand in no log, message or DuckDB catalog."""
     with pytest.raises(psycopg.OperationalError, match="no password supplied"):
@@ -348,7 +332,7 @@ def test_the_odd_password_opens_the_catalog_and_is_never_seen(
 
 
 def test_a_refused_password_is_never_seen(
-    guarded_lake: str, connect: Connect, task_log: list[dict[str, Any]]
+    guarded_lake: str, connect: Connect, task_log: TaskLog
 ) -> None:
     parts = psycopg.conninfo.conninfo_to_dict(guarded_lake)
     wrong = "wr0ng" + ODD_PASSWORD
@@ -380,13 +364,15 @@ def test_an_unreachable_catalog_may_be_tried_again(connect: Connect) -> None:
         password=ODD_PASSWORD,
         schema="x",
     )
-    with pytest.raises(AirflowException, match="CatalogUnavailable: .*cannot be reached") as raised:
+    with pytest.raises(AirflowException, match="CatalogUnavailable") as raised:
         DuckLakeHook().get_conn()
     assert not isinstance(raised.value, AirflowFailException)
     assert not shown("".join(traceback.format_exception(raised.value)))
 
 
-def test_data_on_s3(s3_server: S3Server, tmp_path: Path, connect: Connect) -> None:
+def test_data_on_s3(
+    s3_server: S3Server, tmp_path: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = {
         "aws_access_key_id": s3_server.access_key_id,
         "aws_secret_access_key": s3_server.secret_access_key,
@@ -403,7 +389,7 @@ def test_data_on_s3(s3_server: S3Server, tmp_path: Path, connect: Connect) -> No
     hook = DuckLakeHook()
     session = duckdb.connect()
     hook.configure(session)
-    statement = "ATTACH '{}' AS l (DATA_PATH '{}/lake/')".format(attach, s3_server.url)
+    statement = f"ATTACH '{attach}' AS l (DATA_PATH '{s3_server.url}/lake/')"
     session.execute(statement)
     session.execute("CREATE TABLE l.t AS SELECT range AS n FROM range(1000)")
     secrets = session.execute("FROM duckdb_secrets()").fetchall()
@@ -413,3 +399,18 @@ def test_data_on_s3(s3_server: S3Server, tmp_path: Path, connect: Connect) -> No
     works, message = hook.test_connection()
     assert works, message
     assert f"{s3_server.url}/lake/ readable and writable" in message
+    for name, value in options.items():
+        monkeypatch.setenv(name.upper(), str(value))
+    connect("ducklake_default", conn_type="ducklake", extra={"attach": attach})
+    assert DuckLakeHook().get_first("SELECT sum(n) FROM t") == (499500,)
+
+
+def test_an_encrypted_lake_can_be_written(tmp_path: Path, connect: Connect) -> None:
+    attach = f"ducklake:sqlite:{tmp_path}/c.sqlite"
+    client = ReferenceClient(attach, data_path=f"{tmp_path}/d/", options={"ENCRYPTED": "true"})
+    client.sql("CREATE TABLE t (a INTEGER)")
+    client.close()
+    connect("ducklake_default", conn_type="ducklake", extra={"attach": attach})
+    hook = DuckLakeHook()
+    hook.run("INSERT INTO t SELECT range FROM range(1000)", autocommit=True)
+    assert hook.get_first("SELECT count(*) FROM t") == (1000,)

@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 
 from airflow_provider_ducklake.hooks._processes import end_session, session_members
+from tests.airflow.conftest import wait_for
 
-# Starts a child in a process group of its own (as PySpark's worker daemon is), which starts another.
+# Starts a child in a process group of its own, as PySpark's worker daemon is, which starts another.
 _FAMILY = """
 import os, signal, subprocess, sys, time
 {parent}
@@ -32,10 +33,7 @@ def start(ready: Path, *, parent: str = "", child: str = "") -> subprocess.Popen
     """Start a family of three processes in a session of its own and wait until all are there."""
     code = _FAMILY.format(parent=parent, child=child, ready=str(ready))
     process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-    deadline = time.monotonic() + 30
-    while not ready.exists():
-        assert time.monotonic() < deadline, "the processes did not start"
-        time.sleep(0.01)
+    wait_for(ready.exists, "the start of the processes")
     assert len(session_members(process.pid)) == 3
     return process
 

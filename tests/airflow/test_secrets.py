@@ -1,9 +1,10 @@
-"""No secret in any spelling: in commands, in lines a job prints, in messages (cases CT-03, SP-01)."""
+"""No secret in any spelling: in commands, in printed lines, in messages (cases CT-03, SP-01)."""
 
 from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -47,7 +48,7 @@ def test_every_spelling_is_masked(spelled: str) -> None:
 
 @given(secret=SECRETS, data=st.data())
 def test_a_secret_never_survives(secret: str, data: st.DataObject) -> None:
-    ways = [
+    ways: list[Callable[[str], str]] = [
         str,
         repr,
         json.dumps,
@@ -66,7 +67,10 @@ def test_a_secret_never_survives(secret: str, data: st.DataObject) -> None:
     [
         (["--db.password=x y"], "--db.password=***"),
         (["--db.password", "x", "--verbose"], "--db.password *** --verbose"),
-        (["--conf", "spark.hadoop.fs.s3a.secret.key=x"], "--conf spark.hadoop.fs.s3a.secret.key=***"),
+        (
+            ["--conf", "spark.hadoop.fs.s3a.secret.key=x"],
+            "--conf spark.hadoop.fs.s3a.secret.key=***",
+        ),
         (["--conf", "spark.x.auth-token=x"], "--conf spark.x.auth-token=***"),
         (["--url", "postgresql://u:x@h/d"], "--url postgresql://u:***@h/d"),
         (["--attach", "ducklake:postgres:host=h password='x y'"], "password=***"),
@@ -110,11 +114,15 @@ def test_masking_is_linear() -> None:
     assert time.process_time() - started < 5
 
 
-@pytest.mark.parametrize("name", ["Password", "AWS_SECRET_ACCESS_KEY", "sas_token", "azure.account.key"])
+@pytest.mark.parametrize(
+    "name", ["Password", "AWS_SECRET_ACCESS_KEY", "sas_token", "azure.account.key"]
+)
 def test_names_of_secrets(name: str) -> None:
     assert is_sensitive(name)
 
 
-@pytest.mark.parametrize("name", ["user", "aws_access_key_id", "spark.driver.secretKeyRef.X", "keys"])
+@pytest.mark.parametrize(
+    "name", ["user", "aws_access_key_id", "spark.driver.secretKeyRef.X", "keys"]
+)
 def test_names_of_other_things(name: str) -> None:
     assert not is_sensitive(name)

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
+from tests.interop.catalog import catalog_faults
 from tests.interop.operations import Operations
-from tests.interop.palette import Pair, arrow_table
-from tests.support.lakes import LakeUnderTest, catalog_fingerprint
+from tests.interop.palette import Pair, arrow_table, pairs
+from tests.support.lakes import CatalogRows, LakeUnderTest, catalog_fingerprint, catalog_rows
 from tests.support.model import ModelLake, ModelTable, Predicate, Record
-from tests.support.reference import Rows
+from tests.support.reference import Rows, normalise_row
 
 Change: TypeAlias = Callable[[ModelTable], ModelTable]
 
@@ -35,6 +36,7 @@ class Judge:
         self._pending: dict[str, ModelTable | None] = {}
         self._in_transaction = False
         self._provisional = -1
+        self._checks = True
 
     def table(self, name: str) -> ModelTable:
         """The table as the next statement will find it."""
@@ -72,7 +74,13 @@ class Judge:
     def insert(self, table: str, rows: Sequence[Sequence[Pair]]) -> None:
         """INSERT rows whose values are pairs of SQL literal and Python value."""
         values = ", ".join(f"({', '.join(literal for literal, _ in row)})" for row in rows)
-        self.insert_by(f"INSERT INTO {table} VALUES {values}", table, [[v for _, v in r] for r in rows])
+        self.insert_by(
+            f"INSERT INTO {table} VALUES {values}", table, [[v for _, v in r] for r in rows]
+        )
+
+    def insert_values(self, table: str, *rows: Sequence[Any]) -> None:
+        """INSERT rows of plain Python values."""
+        self.insert(table, pairs(rows))
 
     def insert_by(self, statement: str, table: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run a statement that adds rows with these Python values to a table."""
@@ -121,7 +129,8 @@ class Judge:
         result = self._ours(name, *tables, **options)
         self.accept({})
         changed = {t.table for t in result.tables if t.files_in or t.files_out or t.rows}
-        self.check(*changed)
+        if changed:
+            self.check(*changed)
         return result
 
     def expire(self, expired: Iterable[int], **options: Any) -> OperationResult:
@@ -183,8 +192,40 @@ class Judge:
         for snapshot in new[:-1]:
             self.model.commit(snapshot, {})
         if new:
-            self.model.commit(new[-1], self._with_observed_ids(changes, new[-1]))
+            self.model.commit(new[-1], self._as_observed(changes, new[-1]))
         return new
+
+    def accept_appends(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Take up snapshots of writers who appended these rows in an order nobody knows."""
+        outstanding = Counter(normalise_row(row) for row in rows)
+        for snapshot in self.client.snapshot_ids():
+            if snapshot <= self.model.head:
+                continue
+            found = self.client.rows_at(table, snapshot)
+            before = self.table(table)
+            fresh = Counter(row[1:] for row in found if row[0] not in before.rows)
+            assert fresh <= outstanding, self.message(f"{table} at {snapshot}", fresh)
+            outstanding -= fresh
+            changed = self.with_new_rows(table, fresh.elements())
+            self.model.commit(snapshot, self._as_observed({table: changed}, snapshot))
+        assert not outstanding, self.message(f"{table} lacks", outstanding)
+
+    def checkpoint(self, retain_last: int, **options: Any) -> OperationResult:
+        """Run a checkpoint that expires: how far is counted from what its flush has made."""
+        kept = list(self.model.kept)
+        result = self._ours("checkpoint", retain_last=retain_last, **options)
+        found = self.client.snapshot_ids()
+        for snapshot in range(kept[-1] + 1, found[-1] + 1):
+            self.model.commit(snapshot, {})
+        everything = self.model.kept
+        possible = [
+            [*everything[:flushed][-retain_last:], *everything[flushed:]]
+            for flushed in range(len(kept), len(everything) + 1)
+        ]
+        assert found in possible, self.message("kept snapshots", (possible, found))
+        self.model.expire(set(everything) - set(found))
+        self.check()
+        return result
 
     def with_new_rows(self, table: str, rows: Iterable[Sequence[Any]]) -> ModelTable:
         """Return a table with further rows, whose ids are looked up when they are there."""
@@ -194,33 +235,60 @@ class Judge:
             self._provisional -= 1
         return self.table(table).insert(ids)
 
+    @contextmanager
+    def without_checks(self) -> Iterator[None]:
+        """Leave the comparisons to a later `check()`: they cost more than the work itself."""
+        self._checks = False
+        try:
+            yield
+        finally:
+            self._checks = True
+
     def check(self, *tables: str) -> None:
         """Compare the kept snapshots, the rows and row ids at each, and the list of tables.
 
         Args:
             *tables: The only tables whose rows to compare; none means all.
         """
-        kept = tuple(self.client.snapshot_ids())
-        assert kept == self.model.kept, self.message("kept snapshots", (self.model.kept, kept))
-        for snapshot in kept:
-            for name, table in self.model.tables_at(snapshot).items():
-                if not tables or name in tables:
-                    self._check_table(name, table, snapshot)
-        expected = frozenset(self.model.tables)
-        found = self.client.tables()
-        assert found == expected, self.message("tables", (expected, found))
+        if not self._checks:
+            return
+        with self.client.transaction():
+            kept = tuple(self.client.snapshot_ids())
+            assert kept == self.model.kept, self.message("kept snapshots", (self.model.kept, kept))
+            for snapshot in kept:
+                for name, table in self.model.tables_at(snapshot).items():
+                    if not tables or name in tables:
+                        self._compare(name, table, snapshot, self.client.rows_at(name, snapshot))
+            expected = frozenset(self.model.tables)
+            found = self.client.tables()
+            assert found == expected, self.message("tables", (expected, found))
+
+    def check_catalog(self) -> None:
+        """Check the rows of the metadata tables against each other and against the files."""
+        self.client.release()
+        faults = catalog_faults(self.lake)
+        assert not faults, self.message("the catalog", faults)
 
     def check_count(self, table: str, where: str, expected: int) -> None:
         """Compare how many rows of the newest snapshot a filter finds."""
         ((found,),) = self.client.sql(f"SELECT count(*) FROM {table} WHERE {where}")
         assert found == expected, self.message(f"{table} WHERE {where}", (expected, found))
 
+    def catalog(self) -> CatalogRows:
+        """Return all rows of the metadata tables."""
+        self.client.release()
+        return catalog_rows(self.lake)
+
+    def changes(self, table: str) -> Rows:
+        """Return the change feed of a table from its first kept snapshot on."""
+        known = [s for s in self.model.kept if table in self.model.tables_at(s)]
+        return self.client.table_changes(table, known[0], known[-1])
+
     def close(self) -> None:
         """Let go of the lake."""
         self.client.close()
 
-    def _check_table(self, name: str, table: ModelTable, snapshot: int) -> None:
-        found = self.client.rows_at(name, snapshot)
+    def _compare(self, name: str, table: ModelTable, snapshot: int, found: Rows) -> None:
         expected = table.as_counter()
         if found == expected:
             return
@@ -242,23 +310,23 @@ class Judge:
         }
         new = self.accept(changes)
         assert len(new) <= 1, self.message("one statement made several snapshots", new)
-        for snapshot in new:
-            for name, table in self.model.tables_at(snapshot).items():
-                if name in changes:
-                    self._check_table(name, table, snapshot)
 
-    def _with_observed_ids(
+    def _as_observed(
         self, changes: Mapping[str, ModelTable | None], snapshot: int
     ) -> dict[str, ModelTable | None]:
-        settled: dict[str, ModelTable | None] = {}
+        """Return the changes with the ids the lake gave to new rows, after comparing all rows."""
+        settled = dict(changes)
         for name, table in changes.items():
-            if table is None or min(table.rows, default=0) >= 0:
-                settled[name] = table
-            else:
-                try:
-                    settled[name] = table.with_observed_ids(self.client.rows_at(name, snapshot))
-                except AssertionError as error:
-                    raise AssertionError(self.message(f"{name} at {snapshot}", error)) from None
+            fresh = table is not None and min(table.rows, default=0) < 0
+            if table is None or not (fresh or self._checks):
+                continue
+            found = self.client.rows_at(name, snapshot)
+            try:
+                known = table.with_observed_ids(found)
+            except AssertionError as error:
+                raise AssertionError(self.message(f"{name} at {snapshot}", error)) from None
+            self._compare(name, known, snapshot, found)
+            settled[name] = known
         return settled
 
     def message(self, what: str, found: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +18,7 @@ from airflow_provider_ducklake.lake.identifiers import quote_identifier, quote_l
 Pair: TypeAlias = tuple[str, Any]
 
 _NULL: Final[Pair] = ("NULL", None)
-_STRANGE: Final = "it's \"ünï\"; {x: [1, NULL]} \\n 漢字"
+_STRANGE: Final = 'it\'s "ünï"; {x: [1, NULL]} \\n 漢字'
 _LONG: Final = "a" * 200  # more would not fit in the name of a partition directory
 
 # Small pools on purpose: equal values in many rows, next to the values that break things.
@@ -68,7 +68,11 @@ VALUES: Final[Mapping[str, tuple[Pair, ...]]] = {
         ("{'a': NULL, 'b': NULL}", {"a": None, "b": None}),
         _NULL,
     ),
-    "MAP(VARCHAR, INTEGER)": (("MAP {'k': 1, 'l': NULL}", {"k": 1, "l": None}), ("MAP {}", {}), _NULL),
+    "MAP(VARCHAR, INTEGER)": (
+        ("MAP {'k': 1, 'l': NULL}", {"k": 1, "l": None}),
+        ("MAP {}", {}),
+        _NULL,
+    ),
 }
 TYPES: Final = tuple(VALUES)
 
@@ -92,6 +96,29 @@ def pick(type_name: str, seed: int) -> Pair:
     return pool[seed % len(pool)]
 
 
+def literal(value: Any) -> str:
+    """Return the SQL literal of a plain Python value."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool | int | Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return f"from_hex('{value.hex()}')"
+    if isinstance(value, float):
+        return f"'{value}'::DOUBLE"
+    return quote_literal(str(value))
+
+
+def pair(value: Any) -> Pair:
+    """Return a plain Python value with its SQL literal."""
+    return literal(value), value
+
+
+def pairs(rows: Iterable[Sequence[Any]]) -> list[list[Pair]]:
+    """Return rows of plain Python values as pairs of SQL literal and value."""
+    return [[pair(value) for value in row] for row in rows]
+
+
 def arrow_table(types: Mapping[str, str], rows: Sequence[Sequence[Pair]]) -> pa.Table:
     """Return rows as an Arrow table with the given column names and DuckDB types."""
     with duckdb.connect(":memory:") as connection:
@@ -110,7 +137,7 @@ def write_parquet(path: Path, types: Mapping[str, str], rows: Sequence[Sequence[
 
 def _select(types: Mapping[str, str], rows: Sequence[Sequence[Pair]]) -> str:
     def line(row: Sequence[Pair]) -> str:
-        cells = (f"({literal})::{kind}" for (literal, _), kind in zip(row, types.values(), strict=True))
+        cells = (f"({text})::{kind}" for (text, _), kind in zip(row, types.values(), strict=True))
         return f"({', '.join(cells)})"
 
     names = ", ".join(quote_identifier(name) for name in types)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.interop.catalog import assert_sound, referenced_files
+from tests.interop.catalog import referenced_files
 from tests.interop.judge import Judge
 from tests.interop.palette import write_parquet
 from tests.interop.writes import Writer
@@ -31,8 +31,7 @@ class Maintainer:
             seed: Decides tables and options.
         """
         OPERATIONS[name](self, seed)
-        self.judge.client.release()
-        assert_sound(self.judge.lake)
+        self.judge.check_catalog()
 
     def _tables(self, seed: int) -> list[str]:
         """Return no table, which means all, or one."""
@@ -89,6 +88,7 @@ class Maintainer:
         readme.write_text("not a data file")
         self.judge.upkeep("delete_orphaned_files", cleanup_all=True, force=True, max_fraction=1)
         assert readme.is_file()
+        self.judge.client.release()
         left = {str(path) for path in root.rglob("*.parquet")}
         assert left == {path for path in referenced_files(self.judge.lake) if path in left}
 
@@ -126,8 +126,7 @@ class Maintainer:
         kept = self.judge.model.kept
         keep = 1 + seed % len(kept)
         if seed % 2:
-            self.judge.model.expire(kept[:-keep])
-            self.judge.upkeep("checkpoint", retain_last=keep, delete_threshold="0.1")
+            self.judge.checkpoint(keep, delete_threshold="0.1")
         else:
             self.judge.upkeep("checkpoint")
 

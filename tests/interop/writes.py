@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.interop.judge import Judge
-from tests.interop.palette import TRANSFORMS, TYPES, VALUES, WIDER, Pair, pick
+from tests.interop.palette import TRANSFORMS, TYPES, WIDER, Pair, pick
 from tests.support.model import Predicate
 
 MAX_TABLES: Final = 3
@@ -71,6 +71,8 @@ class Writer:
             shape[self._name("c")] = TYPES[(seed // 3 + at * 5) % len(TYPES)]
         self.judge.create_table(name, shape)
         self.shapes[name] = shape
+        if seed % 4 == 0:
+            self.partition(name, seed)
 
     def _insert(self, table: str, number: int, seed: int) -> bool:
         self.judge.insert(table, self.rows(table, number, seed))
@@ -196,13 +198,17 @@ class Writer:
 
     def partition(self, table: str, seed: int) -> bool:
         """SET PARTITIONED BY one or two keys."""
+        # Fault of the reference: a filter on a bucketed column passes over files that were
+        # written before the column was bucketed so. Only a table that never had rows is safe.
+        unused = self.judge.table(table).next_row_id == 0
         keys = [
             (transform.format(f'"{name}"'), name)
             for name, type_name in self.shapes[table].items()
-            if name != "k"
             for transform in TRANSFORMS.get(type_name, ())
+            if transform.startswith("bucket") <= unused and (name != "k" or "bucket" in transform)
         ]
-        keys.append(("bucket(2, k)", "k"))
+        if not keys:
+            return False
         chosen = dict([keys[seed % len(keys)], keys[seed // 7 % len(keys)]])
         self.judge.alter(table, f"SET PARTITIONED BY ({', '.join(sorted(chosen))})")
         self.keys[table] = set(chosen.values())

@@ -152,7 +152,9 @@ def _sqlite_rows(lake: LakeUnderTest) -> CatalogRows:
         connection.row_factory = sqlite3.Row
         names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         return {
-            name: [dict(row) for row in connection.execute(f"SELECT * FROM {quote_identifier(name)}")]
+            name: [
+                dict(row) for row in connection.execute(f"SELECT * FROM {quote_identifier(name)}")
+            ]
             for (name,) in names
         }
     finally:

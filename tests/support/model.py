@@ -15,7 +15,6 @@ Record: TypeAlias = Mapping[str, Value]
 Predicate: TypeAlias = Callable[[Record], bool]
 
 
-
 @dataclass(frozen=True, slots=True)
 class ModelTable:
     """A table at one snapshot: its columns in order and its rows by row id.

@@ -195,13 +195,15 @@ class ReferenceClient:
             "commit_message, commit_extra_info FROM ducklake_snapshots('lake') ORDER BY 1"
         )
         return [
-            ReferenceSnapshot(*row[:3], frozenset(row[3]), *row[4:])  # type: ignore[arg-type]
-            for row in found
+            ReferenceSnapshot(number, time, version, frozenset(changes), author, message, extra)
+            for number, time, version, changes, author, message, extra in found
         ]
 
     def snapshot_ids(self) -> list[int]:
         """Return the ids of the kept snapshots, oldest first."""
-        return [int(row[0]) for row in self.sql("SELECT snapshot_id FROM ducklake_snapshots('lake')")]
+        return [
+            int(row[0]) for row in self.sql("SELECT snapshot_id FROM ducklake_snapshots('lake')")
+        ]
 
     def table_changes(self, table: str, first: int, last: int) -> Counter[Row]:
         """Return the change feed of a table between two snapshots, both included."""
@@ -217,10 +219,9 @@ class ReferenceClient:
         """Set an option of the lake, or of one table, in the catalog."""
         scope = ""
         if table is not None:
-            schema, _, bare = table.rpartition(".")
-            scope = (
-                f", schema => {quote_literal(schema or 'main')}, table_name => {quote_literal(bare)}"
-            )
+            schema, _, name_only = table.rpartition(".")
+            names = quote_literal(schema or "main"), quote_literal(name_only)
+            scope = f", schema => {names[0]}, table_name => {names[1]}"
         self.sql(f"CALL lake.set_option({quote_literal(name)}, ?{scope})", [value])
 
     def release(self) -> None:
@@ -228,6 +229,12 @@ class ReferenceClient:
         if self._connection is not None and self._attached:
             self._connection.execute("USE memory; DETACH lake")
             self._attached = False
+
+    def forget(self) -> None:
+        """Throw the session away, in whatever state an error left it; the next is a new one."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._attached = None, False
 
     def close(self) -> None:
         """Detach the lake and give the session back."""

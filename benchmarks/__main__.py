@@ -1,0 +1,27 @@
+"""Runs benchmarks: python -m benchmarks [NAME] [ARGUMENTS]; without a name all of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from benchmarks import bench_compaction
+
+BENCHMARKS: Final[dict[str, Callable[[Sequence[str]], int]]] = {
+    "compaction": bench_compaction.main,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one benchmark with its arguments, or all with these; return the worst exit status."""
+    if arguments and arguments[0] in BENCHMARKS:
+        return BENCHMARKS[arguments[0]](arguments[1:])
+    if arguments and not arguments[0].startswith("-"):
+        print(f"no benchmark {arguments[0]!r}; there is {', '.join(BENCHMARKS)}", file=sys.stderr)
+        return 2
+    return max(run(arguments) for run in BENCHMARKS.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,198 @@
+"""The forms of the example DAGs: what they offer, what they refuse, and what reaches the jobs."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from airflow.providers.common.compat.sdk import AirflowSkipException, ParamValidationError
+
+from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.instants import parse_cutoff
+from airflow_provider_ducklake.spark.operations import OPERATIONS, check_options
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+NOW: Final = datetime(2026, 6, 1, tzinfo=timezone.utc)
+# What the maintenance form may be filled in with.
+FILLED_IN: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {"operation": "merge_adjacent_files", "table": "flights", "target_file_size": "128MB"},
+    {"operation": "rewrite_data_files", "delete_threshold": 0, "max_compacted_files": 3},
+    {"operation": "expire_snapshots", "older_than": "2026-01-31 18:00:00+00", "retain_last": 1},
+    {"operation": "cleanup_old_files", "grace": "0 seconds", "force": True},
+    {"operation": "checkpoint", "dry_run": True},
+)
+
+
+def fill_in(dag: Any, name: str, *value: Any) -> Any:
+    """Return a field's value as a run gets it: the one given, or the default."""
+    # A parameter keeps what it resolves, and the DAG is every test's.
+    return copy.copy(dag.params.get_param(name)).resolve(*value)
+
+
+def params_of(dag: Any, **given: Any) -> dict[str, Any]:
+    """Return a run's parameters: the form's defaults with some values filled in."""
+    values = {name: fill_in(dag, name) for name in dag.params}
+    return values | {name: fill_in(dag, name, value) for name, value in given.items()}
+
+
+def arguments_of(task: Any, params: dict[str, Any]) -> list[str]:
+    """Return the command line of an operator, its templates rendered with some parameters."""
+    rendered = task.prepare_for_execution()
+    rendered.render_template_fields({"params": params, "var": {"value": {}}, "ti": None})
+    arguments: list[str] = rendered.operation_arguments()
+    return arguments
+
+
+def options_in(arguments: list[str]) -> dict[str, str]:
+    """Return the options among the arguments of a command line."""
+    pairs = itertools.pairwise(arguments)
+    return dict(value.split("=", 1) for flag, value in pairs if flag == "--option")
+
+
+@pytest.mark.parametrize("dag_id", ["ewr_ingest", "ewr_maintenance"])
+def test_forms_explain_themselves(example_dags: dict[str, Any], dag_id: str) -> None:
+    """Every field has a title, help, a section, and a default that it accepts itself."""
+    dag = example_dags[dag_id]
+    for name in dag.params:
+        param = dag.params.get_param(name)
+        assert {"title", "section"} <= set(param.schema), name
+        assert param.description, name
+        fill_in(dag, name)
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "name", "value"),
+    [
+        ("ewr_maintenance", "operation", "drop"),
+        ("ewr_maintenance", "table", "of_another_tenant"),
+        ("ewr_maintenance", "older_than", "30"),
+        ("ewr_maintenance", "older_than", "1 month"),
+        ("ewr_maintenance", "older_than", "2026-01-31 18:00:00"),
+        ("ewr_maintenance", "retain_last", 0),
+        ("ewr_maintenance", "grace", "-1 days"),
+        ("ewr_maintenance", "grace", ""),
+        ("ewr_maintenance", "delete_threshold", 1.5),
+        ("ewr_maintenance", "target_file_size", "big"),
+        ("ewr_maintenance", "max_compacted_files", 0),
+        ("ewr_ingest", "quarters", ["Q5"]),
+        ("ewr_ingest", "dimensions", ["flights"]),
+        ("ewr_ingest", "mode", "overwrite"),
+        ("ewr_ingest", "month", "../../2013-12"),
+        ("ewr_ingest", "month", "2013-13"),
+    ],
+)
+def test_forms_refuse(example_dags: dict[str, Any], dag_id: str, name: str, value: Any) -> None:
+    """What makes no sense, or reaches beyond the tenant, is refused before anything starts."""
+    with pytest.raises(ParamValidationError):
+        fill_in(example_dags[dag_id], name, value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0 seconds", "1 day", "36 hours", "1 week 2 days", "90 minutes", "2026-01-31T18:00:00Z"],
+)
+def test_ages_of_the_form_are_those_of_the_job(example_dags: dict[str, Any], text: str) -> None:
+    """An age or instant the form takes is one the job understands."""
+    fill_in(example_dags["ewr_maintenance"], "older_than", text)
+    assert parse_cutoff(text, NOW) <= NOW
+
+
+def test_months_are_refused_by_both(example_dags: dict[str, Any]) -> None:
+    """A month has no fixed length: neither form nor job takes one."""
+    with pytest.raises(ConfigurationError):
+        parse_cutoff("1 month", NOW)
+
+
+@pytest.mark.parametrize("filled_in", FILLED_IN, ids=lambda given: given.get("operation", "every"))
+def test_the_form_reaches_the_jobs(example_dags: dict[str, Any], filled_in: dict[str, Any]) -> None:
+    """Each chosen step has options its operation knows, with the values of the form."""
+    dag = example_dags["jfk_maintenance"]
+    params = params_of(dag, **filled_in)
+    chosen = []
+    for task in dag.tasks:
+        try:
+            task._pre_execute_hook({"params": params})
+        except AirflowSkipException:
+            continue
+        chosen.append(task.task_id)
+        options = options_in(arguments_of(task, params))
+        check_options(task.operation, options)
+        for name in ("retain_last", "delete_threshold", "target_file_size", "older_than"):
+            wanted = (
+                params["grace"] if name == "older_than" and "force" in options else params[name]
+            )
+            if name in options:
+                assert options[name] == str(wanted)
+    operation = params["operation"]
+    steps = [name for name in dag.task_dict if name != "checkpoint"]
+    assert chosen == (steps if operation == "every step" else [operation])
+
+
+def test_only_compaction_is_about_a_table(example_dags: dict[str, Any]) -> None:
+    """The table chosen is named to the operations that work on tables, and only to those."""
+    dag = example_dags["ewr_maintenance"]
+    params = params_of(dag, table="weather")
+    named = {task.task_id for task in dag.tasks if "--table" in arguments_of(task, params)}
+    assert named == {
+        "flush_inlined_data",
+        "merge_adjacent_files",
+        "rewrite_data_files",
+        "checkpoint",
+    }
+    everything = params_of(dag)
+    assert all("--table" not in arguments_of(task, everything) for task in dag.tasks)
+
+
+def test_every_step_goes_on_after_a_skipped_one(example_dags: dict[str, Any]) -> None:
+    """Steps follow one another in the order that loses nothing, and skipping does not spread."""
+    dag = example_dags["ewr_maintenance"]
+    order = [
+        "flush_inlined_data",
+        "merge_adjacent_files",
+        "rewrite_data_files",
+        "expire_snapshots",
+        "cleanup_old_files",
+        "delete_orphaned_files",
+    ]
+    for earlier, later in itertools.pairwise(order):
+        assert dag.task_dict[later].upstream_task_ids == {earlier}
+        assert dag.task_dict[later].trigger_rule == "none_failed"
+    assert set(order) | {"checkpoint"} == set(dag.task_dict)
+    assert all(task.operation in OPERATIONS for task in dag.tasks)
+
+
+def test_no_default_deletes_at_once(example_dags: dict[str, Any]) -> None:
+    """What the schedule runs never goes below the lake's own grace period."""
+    for dag_id, dag in example_dags.items():
+        if dag_id.endswith("_maintenance"):
+            params = params_of(dag)
+            assert params["force"] is False
+            assert NOW - parse_cutoff(params["grace"], NOW) >= NOW - parse_cutoff("2 days", NOW)
+
+
+def test_runs_of_one_tenant_do_not_overlap(example_dags: dict[str, Any]) -> None:
+    """One run at a time, and one pool of one slot for all Spark applications of a tenant."""
+    pools = json.loads((ROOT / "dags" / "pools.json").read_text(encoding="utf-8"))
+    for dag_id, dag in example_dags.items():
+        tenant = dag_id.partition("_")[0]
+        assert dag.max_active_runs == 1
+        used = {task.pool for task in dag.tasks if hasattr(task, "operation_arguments")}
+        assert used == {f"ducklake_{tenant}"}
+        assert pools[f"ducklake_{tenant}"]["slots"] == 1
+
+
+def test_connections_are_those_of_the_compose_file() -> None:
+    """The tenants' connections are the ones the Docker stack defines."""
+    tenants = yaml.safe_load((ROOT / "dags" / "tenants.yaml").read_text(encoding="utf-8"))
+    compose = (ROOT / "docker" / "compose.yaml").read_text(encoding="utf-8")
+    defined = {name.lower() for name in re.findall(r"AIRFLOW_CONN_(\w+):", compose)}
+    used = {entry["ducklake_conn_id"] for entry in tenants["tenants"].values()}
+    assert used | {tenants["defaults"]["spark_conn_id"]} <= defined
