@@ -149,18 +149,18 @@ def ingest_params(tenant: Tenant) -> dict[str, Param]:
     return {
         "dimensions": Param(
             dimensions,
-            type="array",
+            type=["array", "null"],
             title="Dimension tables",
-            description="Loaded whole, replacing what is there.",
+            description="Loaded whole, replacing what is there. Empty: none.",
             examples=dimensions,
             items={"type": "string", "enum": dimensions},
             section="What to load",
         ),
         "quarters": Param(
             quarters,
-            type="array",
+            type=["array", "null"],
             title="Quarters of flights",
-            description="Each is one Spark application and one snapshot.",
+            description="Each is one Spark application and one snapshot. Empty: none.",
             examples=quarters,
             items={"type": "string", "enum": quarters},
             section="What to load",
@@ -200,7 +200,7 @@ def dimension_task(tenant: Tenant, table: str, file: str) -> DuckLakeIngestOpera
         reader_options=csv if is_csv else None,
         mode="overwrite",
         create_table=True,
-        pre_execute=only_if(lambda params: table in params["dimensions"]),
+        pre_execute=only_if(lambda params: table in (params["dimensions"] or ())),
         trigger_rule="none_failed",
         **tenant.job,
     )
@@ -215,7 +215,7 @@ def quarter_task(tenant: Tenant, quarter: str) -> DuckLakeIngestOperator:
         mode="{{ params.mode }}",
         create_table=True,
         partition_by=["month"],
-        pre_execute=only_if(lambda params: quarter in params["quarters"]),
+        pre_execute=only_if(lambda params: quarter in (params["quarters"] or ())),
         trigger_rule="none_failed",
         **tenant.job,
     )

