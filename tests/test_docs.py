@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from airflow_provider_ducklake.hooks.connection_form import conn_fields
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.add_data_files import DuckLakeAddDataFilesOperator
 from airflow_provider_ducklake.operators.base import DuckLakeSparkOperator
 from airflow_provider_ducklake.operators.checkpoint import DuckLakeCheckpointOperator
@@ -135,3 +136,43 @@ def test_every_operator_is_in_the_tables(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     listed = set(re.findall(r"^\|.*`(DuckLake\w+Operator)`", text, flags=re.MULTILINE))
     assert listed == {operator.__name__ for operator in OPERATORS}
+
+
+def connections(page: Path) -> list[str]:
+    """Return the lake connections a page sets, as JSON or URI."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(r"AIRFLOW_CONN_DUCKLAKE_DEFAULT='([^']+)'", text)
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", DOCS / "connections.md"], ids=lambda p: p.name
+)
+def test_connections_are_understood(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each example is a connection the hook reads, and each kind of catalog is among them."""
+    kinds = set()
+    for example in connections(page):
+        monkeypatch.setenv("AIRFLOW_CONN_DUCKLAKE_DEFAULT", example)
+        location = DuckLakeHook().location()
+        kinds.add(location.kind)
+        assert location.password == ("…" if location.kind == "postgres" else None)
+    assert kinds == {"postgres", "sqlite", "duckdb"}
+
+
+def test_json_and_uri_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """README shows each connection in two spellings of one thing."""
+    places = []
+    for example in connections(ROOT / "README.md"):
+        monkeypatch.setenv("AIRFLOW_CONN_DUCKLAKE_DEFAULT", example)
+        places.append(DuckLakeHook().location())
+    assert len(places) == 6
+    assert places[::2] == places[1::2]
+
+
+def test_smallest_dag_is_one() -> None:
+    """README's DAG can be built as it stands."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    assert names["upkeep"].upstream_task_ids == {"load"}
+    assert names["load"].operation_arguments()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.interop.aftermath import life_goes_on
-from tests.interop.catalog import live_files, unreferenced_files
+from tests.interop.catalog import live_files
 from tests.interop.judge import Judge
 
 
@@ -37,7 +37,7 @@ def test_with_expiry(judge: Judge) -> None:
     """With retain_last old versions go, their files are scheduled, and wait their time."""
     _busy(judge)
     judge.checkpoint(retain_last=2, delete_threshold=0.1)
-    assert not unreferenced_files(judge.lake), "what was retired just now is still scheduled"
+    assert not judge.unreferenced_files(), "what was retired just now is still scheduled"
     head = judge.model.head
     judge.upkeep("checkpoint", delete_threshold=0.1)
     assert judge.model.head == head, "a second checkpoint finds nothing to do"

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import SafetyRefusal, StorageError
 from tests.interop.aftermath import life_goes_on
-from tests.interop.catalog import change_catalog, live_files, unreferenced_files
+from tests.interop.catalog import change_catalog, live_files
 from tests.interop.judge import Judge
 from tests.interop.palette import pairs, write_parquet
 from tests.support.model import ModelTable
@@ -81,7 +81,7 @@ def test_relative_paths_of_schemas_and_tables(judge: Judge) -> None:
     result = judge.upkeep(CLEANUP, cleanup_all=True, force=True)
     assert result.counts["files_deleted"] == 2
     assert len(judge.lake.stored_files()) == 1
-    assert not unreferenced_files(judge.lake)
+    assert not judge.unreferenced_files()
 
 
 @pytest.mark.parametrize("owned", [False, True])

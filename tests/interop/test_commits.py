@@ -18,7 +18,7 @@ from airflow_provider_ducklake.lake.errors import CatalogUnavailable, CommitConf
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.spark.operations import run_operation
 from tests.interop.aftermath import life_goes_on
-from tests.interop.catalog import live_files, unreferenced_files
+from tests.interop.catalog import live_files
 from tests.interop.interference import Interference
 from tests.interop.judge import Judge
 from tests.interop.palette import arrow_table, pairs
@@ -60,7 +60,7 @@ def test_delete_while_files_are_written(
     judge.upkeep(operation, runner=runner, **WORK[operation])
     assert runner.happened
     judge.check()
-    assert not unreferenced_files(judge.lake), "the loser removes its files"
+    assert not judge.unreferenced_files(), "the loser removes its files"
     life_goes_on(judge, "main.t")
 
 
@@ -73,7 +73,7 @@ def test_append_while_files_are_written(judge: Judge, operation: str) -> None:
     assert runner.happened
     assert sum(table.files_out for table in result.tables) == 1
     judge.check()
-    assert not unreferenced_files(judge.lake)
+    assert not judge.unreferenced_files()
 
 
 @pytest.mark.parametrize("operation", WORK)
@@ -100,7 +100,7 @@ def test_other_changes_while_files_are_written(judge: Judge, operation: str) -> 
             judge.drop_table("main.t")
         assert runner.happened
         judge.check()
-        assert not unreferenced_files(judge.lake)
+        assert not judge.unreferenced_files()
 
 
 # In PostgreSQL a transaction that is open blocks nobody.
@@ -129,7 +129,7 @@ def test_two_runs_of_the_same_upkeep(judge: Judge, operation: str) -> None:
     judge.upkeep(operation, runner=runner, **WORK[operation])
     assert runner.happened
     judge.check()
-    assert not unreferenced_files(judge.lake)
+    assert not judge.unreferenced_files()
     scheduled = judge.catalog()["ducklake_files_scheduled_for_deletion"]
     paths = [row["path"] for row in scheduled]
     assert len(paths) == len(set(paths)), "a file was retired twice"
@@ -237,4 +237,4 @@ def test_catalog_locked_at_commit(judge: Judge, operation: str) -> None:
         holder.close()
     assert any("lock" in error for error in errors), errors
     assert catalog_fingerprint(judge.lake) == before
-    assert not unreferenced_files(judge.lake)
+    assert not judge.unreferenced_files()

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import LakeError
 from tests.interop.aftermath import life_goes_on
-from tests.interop.catalog import change_catalog, unreferenced_files
+from tests.interop.catalog import change_catalog
 from tests.interop.judge import Judge
 from tests.interop.palette import pairs, write_parquet
 from tests.support.lakes import catalog_fingerprint
@@ -20,7 +20,7 @@ EXPIRE = "expire_snapshots"
 
 def _clean_up(judge: Judge) -> None:
     judge.upkeep("cleanup_old_files", cleanup_all=True, force=True)
-    assert not unreferenced_files(judge.lake)
+    assert not judge.unreferenced_files()
 
 
 def test_renamed_things(judge: Judge) -> None:

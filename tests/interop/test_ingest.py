@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import LakeError
 from tests.interop.aftermath import life_goes_on
-from tests.interop.catalog import live_files, unreferenced_files
+from tests.interop.catalog import live_files
 from tests.interop.judge import Judge
 from tests.interop.palette import TRANSFORMS, VALUES, Pair, arrow_table, pairs
 from tests.support.lakes import catalog_fingerprint
@@ -129,7 +129,7 @@ def test_columns_by_name(judge: Judge) -> None:
         with pytest.raises(LakeError, match=complaint):
             judge.operations.ingest("main.t", table.to_batches())
     assert catalog_fingerprint(judge.lake) == before
-    assert not unreferenced_files(judge.lake)
+    assert not judge.unreferenced_files()
     life_goes_on(judge, "main.t")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 from tests.interop.aftermath import life_goes_on
-from tests.interop.catalog import live_files, unreferenced_files
+from tests.interop.catalog import live_files
 from tests.interop.judge import Judge
 
 REWRITE = "rewrite_data_files"
@@ -99,7 +99,7 @@ def test_nothing_left(judge: Judge, inlining: int) -> None:
     assert (table.files_in, table.files_out, table.files_after) == (left, 0, 0)
     judge.upkeep("merge_adjacent_files")
     assert not live_files(judge.catalog(), "t")
-    assert not unreferenced_files(judge.lake)
+    assert not judge.unreferenced_files()
     head = judge.model.head
     judge.upkeep(REWRITE)
     assert judge.model.head == head
@@ -132,7 +132,7 @@ def test_old_versions_keep_their_files(judge: Judge) -> None:
     catalog = judge.catalog()
     assert len(catalog["ducklake_data_file"]) == len(judge.lake.stored_files())
     assert not catalog["ducklake_delete_file"]
-    assert not unreferenced_files(judge.lake)
+    assert not judge.unreferenced_files()
     life_goes_on(judge, "main.t")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ducklake.lake.errors import UnsupportedCatalog
-from tests.interop.catalog import change_catalog, unreferenced_files
+from tests.interop.catalog import change_catalog
 from tests.interop.interference import Interference
 from tests.interop.judge import Judge
 from tests.interop.palette import arrow_table, pairs
@@ -85,5 +85,5 @@ def test_upgraded_while_we_work(judge: Judge) -> None:
         judge.operations.run("merge_adjacent_files", runner=runner)
     assert runner.happened
     _restore(judge)
-    assert not unreferenced_files(judge.lake)
+    assert not judge.unreferenced_files()
     judge.upkeep("merge_adjacent_files")

@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 import re
+from argparse import Namespace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
@@ -16,18 +17,52 @@ from airflow.providers.common.compat.sdk import AirflowSkipException, ParamValid
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.lake.instants import parse_cutoff
+from airflow_provider_ducklake.spark.cli import parser
 from airflow_provider_ducklake.spark.operations import OPERATIONS, check_options
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 NOW: Final = datetime(2026, 6, 1, tzinfo=timezone.utc)
-# What the maintenance form may be filled in with.
-FILLED_IN: Final[tuple[dict[str, Any], ...]] = (
-    {},
-    {"operation": "merge_adjacent_files", "table": "flights", "target_file_size": "128MB"},
-    {"operation": "rewrite_data_files", "delete_threshold": 0, "max_compacted_files": 3},
-    {"operation": "expire_snapshots", "older_than": "2026-01-31 18:00:00+00", "retain_last": 1},
-    {"operation": "cleanup_old_files", "grace": "0 seconds", "force": True},
-    {"operation": "checkpoint", "dry_run": True},
+_AGES: Final = {"older_than": "7 days", "force": "false"}
+# What the maintenance form is filled in with, and the options that reach each job that runs.
+FILLED_IN: Final[tuple[tuple[dict[str, Any], dict[str, dict[str, str]]], ...]] = (
+    (
+        {},
+        {
+            "flush_inlined_data": {},
+            "merge_adjacent_files": {},
+            "rewrite_data_files": {"delete_threshold": "0.1"},
+            "expire_snapshots": {"older_than": "30 days", "retain_last": "10"},
+            "cleanup_old_files": _AGES,
+            "delete_orphaned_files": _AGES,
+        },
+    ),
+    (
+        {"operation": "merge_adjacent_files", "target_file_size": "128MB"},
+        {"merge_adjacent_files": {"target_file_size": "128MB"}},
+    ),
+    (
+        {"operation": "rewrite_data_files", "delete_threshold": 0, "max_compacted_files": 3},
+        {"rewrite_data_files": {"delete_threshold": "0", "max_compacted_files": "3"}},
+    ),
+    (
+        {"operation": "expire_snapshots", "older_than": "2026-01-31 18:00:00+00"},
+        {"expire_snapshots": {"older_than": "2026-01-31 18:00:00+00", "retain_last": "10"}},
+    ),
+    (
+        {"operation": "cleanup_old_files", "grace": "0 seconds", "force": True},
+        {"cleanup_old_files": {"older_than": "0 seconds", "force": "true"}},
+    ),
+    (
+        {"operation": "checkpoint", "retain_last": 1},
+        {
+            "checkpoint": {
+                "expire_older_than": "30 days",
+                "retain_last": "1",
+                "delete_older_than": "7 days",
+                "delete_threshold": "0.1",
+            }
+        },
+    ),
 )
 
 
@@ -43,18 +78,17 @@ def params_of(dag: Any, **given: Any) -> dict[str, Any]:
     return values | {name: fill_in(dag, name, value) for name, value in given.items()}
 
 
-def arguments_of(task: Any, params: dict[str, Any]) -> list[str]:
-    """Return the command line of an operator, its templates rendered with some parameters."""
+def command_of(task: Any, params: dict[str, Any]) -> Namespace:
+    """Return an operator's command line as the job reads it, rendered with some parameters."""
     rendered = task.prepare_for_execution()
     rendered.render_template_fields({"params": params, "var": {"value": {}}, "ti": None})
-    arguments: list[str] = rendered.operation_arguments()
-    return arguments
+    attach = ["--attach", "ducklake:sqlite:catalog"]
+    return parser().parse_args([task.operation, *attach, *rendered.operation_arguments()])
 
 
-def options_in(arguments: list[str]) -> dict[str, str]:
-    """Return the options among the arguments of a command line."""
-    pairs = itertools.pairwise(arguments)
-    return dict(value.split("=", 1) for flag, value in pairs if flag == "--option")
+def options_of(task: Any, params: dict[str, Any]) -> dict[str, str]:
+    """Return the options an operator gives its job."""
+    return dict(option.split("=", 1) for option in command_of(task, params).option)
 
 
 @pytest.mark.parametrize("dag_id", ["ewr_ingest", "ewr_maintenance"])
@@ -111,36 +145,31 @@ def test_months_are_refused_by_both(example_dags: dict[str, Any]) -> None:
         parse_cutoff("1 month", NOW)
 
 
-@pytest.mark.parametrize("filled_in", FILLED_IN, ids=lambda given: given.get("operation", "every"))
-def test_the_form_reaches_the_jobs(example_dags: dict[str, Any], filled_in: dict[str, Any]) -> None:
-    """Each chosen step has options its operation knows, with the values of the form."""
+@pytest.mark.parametrize(("filled_in", "expected"), FILLED_IN)
+def test_the_form_reaches_the_jobs(
+    example_dags: dict[str, Any],
+    filled_in: dict[str, Any],
+    expected: dict[str, dict[str, str]],
+) -> None:
+    """Just the chosen steps run, with the values of the form, which their jobs understand."""
     dag = example_dags["jfk_maintenance"]
     params = params_of(dag, **filled_in)
-    chosen = []
+    options = {}
     for task in dag.tasks:
         try:
             task._pre_execute_hook({"params": params})
         except AirflowSkipException:
             continue
-        chosen.append(task.task_id)
-        options = options_in(arguments_of(task, params))
-        check_options(task.operation, options)
-        for name in ("retain_last", "delete_threshold", "target_file_size", "older_than"):
-            wanted = (
-                params["grace"] if name == "older_than" and "force" in options else params[name]
-            )
-            if name in options:
-                assert options[name] == str(wanted)
-    operation = params["operation"]
-    steps = [name for name in dag.task_dict if name != "checkpoint"]
-    assert chosen == (steps if operation == "every step" else [operation])
+        options[task.operation] = options_of(task, params)
+        check_options(task.operation, options[task.operation])
+    assert options == expected
 
 
 def test_only_compaction_is_about_a_table(example_dags: dict[str, Any]) -> None:
     """The table chosen is named to the operations that work on tables, and only to those."""
     dag = example_dags["ewr_maintenance"]
     params = params_of(dag, table="weather")
-    named = {task.task_id for task in dag.tasks if "--table" in arguments_of(task, params)}
+    named = {task.task_id for task in dag.tasks if command_of(task, params).table}
     assert named == {
         "flush_inlined_data",
         "merge_adjacent_files",
@@ -148,7 +177,7 @@ def test_only_compaction_is_about_a_table(example_dags: dict[str, Any]) -> None:
         "checkpoint",
     }
     everything = params_of(dag)
-    assert all("--table" not in arguments_of(task, everything) for task in dag.tasks)
+    assert not any(command_of(task, everything).table for task in dag.tasks)
 
 
 def test_every_step_goes_on_after_a_skipped_one(example_dags: dict[str, Any]) -> None:
