@@ -15,7 +15,7 @@ from airflow_provider_ducklake.lake.instants import utc_now
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.model import Snapshot
 from airflow_provider_ducklake.lake.paths import join
-from airflow_provider_ducklake.lake.reader import check_format, read_options, read_snapshots
+from airflow_provider_ducklake.lake.reader import check_format, read_options
 from airflow_provider_ducklake.lake.references import table_directories
 
 BATCH: Final = 5_000  # snapshots a transaction
@@ -150,6 +150,7 @@ def _expire(lake: Lake, ids: Sequence[int]) -> ExpiryOutcome:
             schedule_objects(session, data_path, ((i, path) for i, (path, _) in files.items()), now)
         _remove_tables(session, tables)
         _remove_entries(session)
+        _remove_inlined(session, data_files)
         return ExpiryOutcome(
             len(found),
             len(data_files),
@@ -244,7 +245,12 @@ def _remove_entries(session: Session) -> None:
     )
 
 
-def kept_snapshots(lake: Lake) -> list[Snapshot]:
-    """Return all kept snapshots, oldest first."""
-    with lake.view() as view:
-        return read_snapshots(view.session)
+def _remove_inlined(session: Session, data_files: Files) -> None:
+    """Remove inlined rows no kept snapshot sees, and inlined deletes of files that are gone."""
+    of_deletes = inlined_delete_table(0).removesuffix("0")
+    for (name,) in session.rows("SELECT table_name FROM {ducklake_inlined_data_tables}"):
+        if session.has_table(name):
+            session.execute("DELETE FROM {dead} AS e WHERE " + _unreached("e"), dead=name)
+    for name in session.table_names():
+        if name.startswith(of_deletes):
+            session.execute_in("DELETE FROM {dead} WHERE file_id IN (??)", data_files, dead=name)

@@ -56,6 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         console.print("Stopped.")
         return 130
+    except subprocess.CalledProcessError as error:
+        command = " ".join(map(str, error.cmd[:4]))
+        console.print(f"{command} failed; .demo/{given.catalog}/logs says why", soft_wrap=True)
+        return 1
+    except (LookupError, OSError) as error:
+        console.print(f"The demo cannot run: {error}", soft_wrap=True)
+        return 1
 
 
 def _run(console: Console, catalog: str, tenants: Sequence[str], parallel: int) -> int:

@@ -22,13 +22,20 @@ _OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 
 
 def archive_path(home: Path, variables: Mapping[str, str]) -> Path:
-    """Return where the archive belongs; it fits one Java and one Spark only."""
+    """Return where the archive belongs; it fits one Java and one Spark only.
+
+    Raises:
+        LookupError: There is no Java.
+    """
     java = Path(variables["JAVA_HOME"], "bin", "java") if variables.get("JAVA_HOME") else "java"
-    version = subprocess.run(
-        [str(java), "-version"], env=dict(variables), capture_output=True, check=True
-    ).stderr
+    try:
+        asked = subprocess.run(
+            [str(java), "-version"], env=dict(variables), capture_output=True, check=True
+        )
+    except FileNotFoundError:
+        raise LookupError("there is no Java here, which Spark needs: use make demo") from None
     spark = importlib.metadata.version("pyspark").encode()
-    return home / f"spark-classes-{hashlib.sha256(version + spark).hexdigest()[:12]}.jsa"
+    return home / f"spark-classes-{hashlib.sha256(asked.stderr + spark).hexdigest()[:12]}.jsa"
 
 
 def with_archive(variables: Mapping[str, str], archive: Path) -> dict[str, str]:
