@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
-from tests.interop.catalog import catalog_faults, unreferenced_files
+from tests.interop.catalog import catalog_faults, change_catalog, unreferenced_files
 from tests.interop.operations import Operations
 from tests.interop.palette import Pair, arrow_table, pairs
 from tests.support.lakes import CatalogRows, LakeUnderTest, catalog_fingerprint, catalog_rows
@@ -273,6 +273,11 @@ class Judge:
         """Compare how many rows of the newest snapshot a filter finds."""
         ((found,),) = self.client.sql(f"SELECT count(*) FROM {table} WHERE {where}")
         assert found == expected, self.message(f"{table} WHERE {where}", (expected, found))
+
+    def change_catalog(self, statement: str) -> None:
+        """Run a statement on the metadata tables directly, with the database's own driver."""
+        self.client.release()
+        change_catalog(self.lake, statement)
 
     def unreferenced_files(self) -> set[str]:
         """Return the Parquet files under the data path that the catalog does not name."""

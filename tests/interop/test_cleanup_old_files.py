@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import SafetyRefusal, StorageError
 from tests.interop.aftermath import life_goes_on
-from tests.interop.catalog import change_catalog, live_files
+from tests.interop.catalog import live_files
 from tests.interop.judge import Judge
 from tests.interop.palette import pairs, write_parquet
 from tests.support.model import ModelTable
@@ -111,16 +111,14 @@ def test_scheduled_file_that_is_live_again(judge: Judge) -> None:
     _merged(judge)
     (live,) = live_files(judge.catalog(), "t")
     file_id = live["data_file_id"]
-    change_catalog(
-        judge.lake,
+    judge.change_catalog(
         "INSERT INTO ducklake_files_scheduled_for_deletion VALUES "
         f"({file_id}, 'main/t/{live['path']}', true, '2020-01-01 00:00:00+00')",
     )
     judge.client.release()
     judge.operations.run(CLEANUP, cleanup_all=True, force=True)
     judge.check()
-    change_catalog(
-        judge.lake,
+    judge.change_catalog(
         f"DELETE FROM ducklake_files_scheduled_for_deletion WHERE data_file_id = {file_id}",
     )
 

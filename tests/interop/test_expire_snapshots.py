@@ -10,7 +10,6 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import LakeError
 from tests.interop.aftermath import life_goes_on
-from tests.interop.catalog import change_catalog
 from tests.interop.judge import Judge
 from tests.interop.palette import pairs, write_parquet
 from tests.support.lakes import catalog_fingerprint
@@ -63,8 +62,7 @@ def _with_times(judge: Judge, times: list[str]) -> None:
         judge.insert_values("main.t", (number,))
     judge.client.release()
     for snapshot, written in enumerate(times, start=1):
-        change_catalog(
-            judge.lake,
+        judge.change_catalog(
             f"UPDATE ducklake_snapshot SET snapshot_time = '{written}' "
             f"WHERE snapshot_id = {snapshot}",
         )
@@ -94,8 +92,7 @@ def test_times_are_instants(judge: Judge, older_than: str, expired: tuple[int, .
     """EX-02: times compare as instants whatever their offset; the newest snapshot stays."""
     _with_times(judge, TIMES)
     first = judge.model.kept[0]
-    change_catalog(
-        judge.lake,
+    judge.change_catalog(
         "UPDATE ducklake_snapshot SET snapshot_time = '2027-01-01 00:00:00+00' "
         f"WHERE snapshot_id = {first}",
     )
@@ -146,15 +143,14 @@ def test_unreadable_time_in_the_catalog(judge: Judge) -> None:
         judge.expire((1,), versions="1")
         return
     _with_times(judge, TIMES)
-    change_catalog(
-        judge.lake, "UPDATE ducklake_snapshot SET snapshot_time = 'soon' WHERE snapshot_id = 2"
+    judge.change_catalog(
+        "UPDATE ducklake_snapshot SET snapshot_time = 'soon' WHERE snapshot_id = 2"
     )
     before = catalog_fingerprint(judge.lake)
     with pytest.raises(LakeError, match="soon"):
         judge.operations.run(EXPIRE, older_than="1 second")
     assert catalog_fingerprint(judge.lake) == before
-    change_catalog(
-        judge.lake,
+    judge.change_catalog(
         f"UPDATE ducklake_snapshot SET snapshot_time = '{TIMES[1]}' WHERE snapshot_id = 2",
     )
 

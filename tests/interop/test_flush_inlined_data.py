@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import LakeError
 from tests.interop.aftermath import life_goes_on
-from tests.interop.catalog import change_catalog, live_files
+from tests.interop.catalog import live_files
 from tests.interop.interference import Interference
 from tests.interop.judge import Judge
 from tests.interop.palette import VALUES, Pair, pair
@@ -100,12 +100,12 @@ def test_stale_next_file_id(judge: Judge, operation: str) -> None:
     judge.insert_values("main.t", (100,))
     head = judge.model.head
     judge.client.release()
-    change_catalog(
-        judge.lake, f"UPDATE ducklake_snapshot SET next_file_id = 1 WHERE snapshot_id = {head}"
+    judge.change_catalog(
+        f"UPDATE ducklake_snapshot SET next_file_id = 1 WHERE snapshot_id = {head}"
     )
     judge.upkeep(operation)
-    change_catalog(  # the history itself stays wrong, and assert_sound would say so
-        judge.lake, f"UPDATE ducklake_snapshot SET next_file_id = 4 WHERE snapshot_id = {head}"
+    judge.change_catalog(  # the history itself stays wrong, and assert_sound would say so
+        f"UPDATE ducklake_snapshot SET next_file_id = 4 WHERE snapshot_id = {head}"
     )
     life_goes_on(judge, "main.t")
 
@@ -172,10 +172,10 @@ def test_undecodable_row_stops_only_its_table(judge: Judge) -> None:
     catalog = judge.catalog()
     (bad,) = [r["table_id"] for r in catalog["ducklake_table"] if r["table_name"] == "bad"]
     (stored,) = [n for n in catalog if n.startswith(f"ducklake_inlined_data_{bad}_")]
-    change_catalog(judge.lake, f"UPDATE {stored} SET l = '[1, 2'")
+    judge.change_catalog(f"UPDATE {stored} SET l = '[1, 2'")
     with pytest.raises(AssertionError, match=r"main\.bad"):
         judge.operations.run(FLUSH)
-    change_catalog(judge.lake, f"UPDATE {stored} SET l = '[1, 2]'")
+    judge.change_catalog(f"UPDATE {stored} SET l = '[1, 2]'")
     judge.accept({})
     judge.check()
     assert len(live_files(judge.catalog(), "good")) == 1

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from airflow_provider_ducklake.lake.errors import UnsupportedCatalog
-from tests.interop.catalog import change_catalog
 from tests.interop.interference import Interference
 from tests.interop.judge import Judge
 from tests.interop.palette import arrow_table, pairs
@@ -49,7 +48,7 @@ def _fill(judge: Judge) -> None:
 
 def _restore(judge: Judge) -> None:
     for statement in RESTORE:
-        change_catalog(judge.lake, statement)
+        judge.change_catalog(statement)
 
 
 @pytest.mark.parametrize("version", OTHERS)
@@ -57,7 +56,7 @@ def test_other_versions(judge: Judge, version: str) -> None:
     """CT-01: every operation says what it found and what it supports, and writes nothing."""
     _fill(judge)
     judge.client.release()
-    change_catalog(judge.lake, OTHERS[version])
+    judge.change_catalog(OTHERS[version])
     before = catalog_fingerprint(judge.lake), judge.lake.stored_files()
     for operation, options in OPERATIONS.items():
         with pytest.raises(UnsupportedCatalog) as refusal:
@@ -78,7 +77,7 @@ def test_upgraded_while_we_work(judge: Judge) -> None:
     judge.client.release()
 
     def upgrade() -> None:
-        change_catalog(judge.lake, OTHERS["2.0"])
+        judge.change_catalog(OTHERS["2.0"])
 
     runner = Interference(judge, upgrade)
     with pytest.raises((UnsupportedCatalog, AssertionError), match=r"2\.0"):
