@@ -24,6 +24,7 @@ from airflow_provider_ducklake.lake.options import (
 from airflow_provider_ducklake.lake.reader import find_table
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
 from airflow_provider_ducklake.spark.runner import Runner
+from airflow_provider_ducklake.storage import open_store
 
 log = logging.getLogger("airflow_provider_ducklake")
 REPLANS = 3  # times a table is planned anew after a conflict
@@ -148,6 +149,16 @@ def each_table(
 def first_error(results: Iterable[object]) -> LakeError | None:
     """Return the first error among what a runner returned."""
     return next((result for result in results if isinstance(result, LakeError)), None)
+
+
+def discard(lake: Lake, paths: Iterable[str]) -> None:
+    """Delete files that were written for a commit that did not happen.
+
+    The catalog is not asked for anything: it may be the very thing that refused.
+    """
+    written = list(paths)
+    if written:
+        open_store(written[0], lake.storage).delete(written)
 
 
 def finished(

@@ -33,6 +33,7 @@ from airflow_provider_ducklake.lake.results import OperationResult, TableResult
 from airflow_provider_ducklake.spark.operations._job import (
     Job,
     chosen_tables,
+    discard,
     each_table,
     finished,
     first_error,
@@ -224,7 +225,7 @@ def _run(job: Job, planned: _Planned, *, commits_merges: bool) -> TableResult:
     except CommitStateUnknown:
         raise
     except LakeError:
-        job.lake.store().delete(file.path for file in files)
+        discard(job.lake, (file.path for file in files))
         raise
     result = commit.value or plan.result()
     return replace(result, error=str(error)) if error else result

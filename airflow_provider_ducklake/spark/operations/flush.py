@@ -22,6 +22,7 @@ from airflow_provider_ducklake.lake.results import OperationResult, TableResult
 from airflow_provider_ducklake.spark.operations._job import (
     Job,
     chosen_tables,
+    discard,
     each_table,
     finished,
     first_error,
@@ -122,7 +123,7 @@ def _flush_deletes(job: Job, table: Table, so_far: TableResult) -> TableResult:
     except CommitStateUnknown:
         raise
     except LakeError:
-        job.lake.store().delete(file.path for _, file in outputs)
+        discard(job.lake, (file.path for _, file in outputs))
         raise
     return replace(
         so_far,
@@ -136,7 +137,7 @@ def _flush_deletes(job: Job, table: Table, so_far: TableResult) -> TableResult:
 def _discard(job: Job, outputs: list[FlushOutput]) -> None:
     paths = [file.path for output in outputs for file in output.files]
     paths += [file.path for output in outputs for file in output.delete_files]
-    job.lake.store().delete(paths)
+    discard(job.lake, paths)
 
 
 def _sortable(table: Table) -> tuple[SortKey, ...]:

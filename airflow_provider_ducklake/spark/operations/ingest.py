@@ -27,7 +27,7 @@ from airflow_provider_ducklake.lake.options import parse_flag
 from airflow_provider_ducklake.lake.reader import split_name
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
 from airflow_provider_ducklake.lake.tables import create_table
-from airflow_provider_ducklake.spark.operations._job import Job, finished, parquet_options
+from airflow_provider_ducklake.spark.operations._job import Job, discard, finished, parquet_options
 from airflow_provider_ducklake.spark.operations.flush import flush_table
 from airflow_provider_ducklake.spark.schema import ColumnMatch, columns_of, match_columns
 
@@ -248,7 +248,7 @@ def _commit(
     except CommitStateUnknown:
         raise
     except LakeError:
-        lake.store().delete(file.path for file in files)
+        discard(lake, (file.path for file in files))
         raise
     done = TableResult(target.table.full_name, rows=rows, snapshot_id=commit.snapshot.snapshot_id)
     return commit.value or done
