@@ -73,6 +73,21 @@ def count_live_rows(session: Session, table_id: int) -> int:
     return total
 
 
+def newest_inlined_change(session: Session, table_id: int) -> int:
+    """Return the newest snapshot that inlined a row or a delete of a table; -1 when none has."""
+    queries = {
+        table.name: "SELECT max(coalesce(end_snapshot, begin_snapshot)) FROM {inlined}"
+        for table in inlined_tables(session, table_id)
+    }
+    queries[inlined_delete_table(table_id)] = "SELECT max(begin_snapshot) FROM {inlined}"
+    found = [
+        session.value(query, inlined=name)
+        for name, query in queries.items()
+        if session.has_table(name)
+    ]
+    return max((int(snapshot) for snapshot in found if snapshot is not None), default=-1)
+
+
 def read_inlined_rows(
     session: Session, table: InlinedTable, columns: Sequence[Column], up_to: int
 ) -> list[InlinedRow]:

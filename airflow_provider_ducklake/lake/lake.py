@@ -10,7 +10,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from airflow_provider_ducklake.lake import reader
-from airflow_provider_ducklake.lake.changes import Change, created_schema, parse_changes
+from airflow_provider_ducklake.lake.changes import Change, created_schema
 from airflow_provider_ducklake.lake.commit import (
     CommitInfo,
     Committed,
@@ -21,6 +21,7 @@ from airflow_provider_ducklake.lake.commit import (
 from airflow_provider_ducklake.lake.database import Database, Session, open_database
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.lake.files import read_live_files
+from airflow_provider_ducklake.lake.inlined import newest_inlined_change
 from airflow_provider_ducklake.lake.instants import format_instant, utc_now
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.metadata_tables import FORMAT_VERSION
@@ -30,22 +31,6 @@ from airflow_provider_ducklake.lake.paths import Location, as_directory
 from airflow_provider_ducklake.storage import StorageOptions, Store, open_store
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotChanges:
-    """What a snapshot changed, as far as waiting for data is concerned.
-
-    Attributes:
-        changed_tables: Ids of tables whose rows or shape changed (compaction and flush do not).
-        created_tables: `schema.table` of tables that were created, in lower case.
-        maintenance_only: True when nothing but compaction and flush happened.
-    """
-
-    snapshot_id: int
-    changed_tables: frozenset[int]
-    created_tables: frozenset[str]
-    maintenance_only: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +58,18 @@ class LakeView:
     def live_files(self, table: Table) -> list[DataFile]:
         """Return the data files of a table at the newest snapshot, with their deletes."""
         return read_live_files(self.session, table, self.head.snapshot_id)
+
+    def newest_change(self, table: Table) -> int:
+        """Return the newest snapshot that left a trace in a table's rows; -1 when none has.
+
+        A merged file counts by the newest snapshot of its rows, a rewritten one by that of its
+        rewrite. Files deleted as a whole leave no trace.
+        """
+        snapshots = [newest_inlined_change(self.session, table.table_id)]
+        for file in self.live_files(table):
+            snapshots.append(file.begin_snapshot if file.partial_max is None else file.partial_max)
+            snapshots += [delete.begin_snapshot for delete in file.delete_files]
+        return max(snapshots)
 
     def option(self, key: str, table: Table | None = None) -> str | None:
         """Return an option as it applies to a table, or to the whole lake."""
@@ -203,10 +200,6 @@ class Lake:
         with self.view() as view:
             return find_commit(view.session, key)
 
-    def changes_since(self, snapshot_id: int) -> list[SnapshotChanges]:
-        """Return what each kept snapshot after one changed, oldest first."""
-        return [_changes_of(snapshot) for snapshot in self.snapshots(after=snapshot_id)]
-
     def commit(
         self,
         *,
@@ -255,13 +248,3 @@ def _write_new_lake(session: Session, data_path: str, encrypted: bool) -> None:
         "ducklake_metadata", [(key, value, None, None) for key, value in settings.items()]
     )
     session.insert("ducklake_schema", [(0, str(uuid4()), 0, None, "main", "main/", True)])
-
-
-def _changes_of(snapshot: Snapshot) -> SnapshotChanges:
-    changes = parse_changes(snapshot.changes_made)
-    return SnapshotChanges(
-        snapshot.snapshot_id,
-        frozenset(c.table_id for c in changes if c.table_id is not None and not c.is_upkeep),
-        frozenset(c.about.replace('"', "").lower() for c in changes if c.word == "created_table"),
-        all(change.is_upkeep for change in changes),
-    )

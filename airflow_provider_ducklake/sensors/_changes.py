@@ -86,21 +86,4 @@ def changed_in_files(view: LakeView, tables: Iterable[Table], baseline: int) -> 
         tables: The tables that count.
         baseline: Newest snapshot that is known already.
     """
-    return any(_newest_row(view, table) > baseline for table in tables)
-
-
-def _newest_row(view: LakeView, table: Table) -> int:
-    from airflow_provider_ducklake.lake.inlined import inlined_tables
-
-    snapshots = [-1]
-    for file in view.live_files(table):
-        snapshots.append(file.begin_snapshot if file.partial_max is None else file.partial_max)
-        snapshots += [delete.begin_snapshot for delete in file.delete_files]
-    for inlined in inlined_tables(view.session, table.table_id):
-        if view.session.has_table(inlined.name):
-            newest = view.session.value(
-                "SELECT max(coalesce(end_snapshot, begin_snapshot)) FROM {inlined}",
-                inlined=inlined.name,
-            )
-            snapshots.append(-1 if newest is None else int(newest))
-    return max(snapshots)
+    return any(view.newest_change(table) > baseline for table in tables)

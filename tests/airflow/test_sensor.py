@@ -217,6 +217,14 @@ def test_expired_changes_are_seen_in_inlined_rows(lake: LakeUnderTest) -> None:
     assert poke(sensor(baseline=3)) is None
 
 
+def test_expired_changes_are_seen_in_inlined_deletes(lake: LakeUnderTest) -> None:
+    expire = "CALL ducklake_expire_snapshots('lake', older_than => now() + INTERVAL 1 DAY)"
+    change(lake, f"INSERT INTO ours {MANY}", "DELETE FROM ours WHERE a = 7")
+    change(lake, f"INSERT INTO other {MANY}", expire)
+    assert poke(sensor(baseline=3)) == 5
+    assert poke(sensor(baseline=4)) is None
+
+
 def test_merging_expired_snapshots_is_no_new_data(lake: LakeUnderTest) -> None:
     expire = "CALL ducklake_expire_snapshots('lake', older_than => now() + INTERVAL 1 DAY)"
     merge = "CALL ducklake_merge_adjacent_files('lake')"

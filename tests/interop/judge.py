@@ -30,7 +30,7 @@ class Judge:
         """Create the lake through the reference, or join the one that is there."""
         self.lake = lake
         self.client = lake.client()
-        self.operations = Operations(lake)
+        self.operations = Operations(lake, self.client.release)
         self.model = ModelLake(self.client.snapshot_ids()[-1])
         self.log: list[str] = []
         self._pending: dict[str, ModelTable | None] = {}
@@ -145,7 +145,6 @@ class Judge:
     ) -> TableResult:
         """Append rows through our ingest, as Arrow batches."""
         changed = self.with_new_rows(table, [[value for _, value in row] for row in rows])
-        self.client.release()
         self.log.append(f"-- ingest {len(rows)} rows into {table}")
         result = self.operations.ingest(table, arrow_table(types, rows).to_batches())
         self.accept({table: changed} if rows else {})
@@ -164,15 +163,13 @@ class Judge:
 
     def dry_run(self, name: str, *tables: str, **options: Any) -> OperationResult:
         """Run an operation of ours dry and prove that it changed neither catalog nor files."""
-        self.client.release()
-        before = catalog_fingerprint(self.lake), self.lake.stored_files()
+        before = self.fingerprint(), self.lake.stored_files()
         result = self._ours(name, *tables, dry_run=True, **options)
-        after = catalog_fingerprint(self.lake), self.lake.stored_files()
+        after = self.fingerprint(), self.lake.stored_files()
         assert after == before, self.message(f"a dry run of {name} changed the lake", result)
         return result
 
     def _ours(self, name: str, *tables: str, **options: Any) -> OperationResult:
-        self.client.release()
         self.log.append(f"-- {name}{tables or ''} {options or ''}")
         try:
             return self.operations.run(name, *tables, **options)
@@ -288,6 +285,11 @@ class Judge:
         """Return all rows of the metadata tables."""
         self.client.release()
         return catalog_rows(self.lake)
+
+    def fingerprint(self) -> str:
+        """Return a digest of everything the catalog holds."""
+        self.client.release()
+        return catalog_fingerprint(self.lake)
 
     def changes(self, table: str) -> Rows:
         """Return the change feed of a table from its first kept snapshot on."""

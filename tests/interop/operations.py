@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """The operations of this package on one lake, opened anew for each call as a job does."""
+    """The operations of this package on one lake, opened anew for each call as a job does.
+
+    Attributes:
+        lake: The lake.
+        make_way: Called before each; lets go of a catalog that only one client can have open.
+    """
 
     lake: LakeUnderTest
+    make_way: Callable[[], None]
 
     def open(self) -> Lake:
         """Return the lake as this package sees it."""
@@ -51,6 +57,7 @@ class Operations:
         Raises:
             AssertionError: A table failed.
         """
+        self.make_way()
         result = run_operation(
             name,
             self.open(),
@@ -69,6 +76,7 @@ class Operations:
         self, table: str, batches: Iterable[pa.RecordBatch], mode: str = "append"
     ) -> TableResult:
         """Append Arrow batches to a table, or replace its rows by them."""
+        self.make_way()
         return ingest_batches(self.open(), table, batches, mode=mode)
 
 

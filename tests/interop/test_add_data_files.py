@@ -21,7 +21,6 @@ from tests.interop.aftermath import life_goes_on
 from tests.interop.catalog import live_files
 from tests.interop.judge import Judge
 from tests.interop.palette import pairs, write_parquet
-from tests.support.lakes import catalog_fingerprint
 
 ADD = "add_data_files"
 
@@ -41,13 +40,12 @@ def _arrow_file(judge: Judge, name: str, table: pa.Table, **options: Any) -> str
 
 def _refused(judge: Judge, sources: Sequence[str], *words: str, **options: Any) -> None:
     """Expect the files to be refused with these words, and nothing to be changed."""
-    judge.client.release()
-    before = catalog_fingerprint(judge.lake)
+    before = judge.fingerprint()
     with pytest.raises(BadInput) as refusal:
         judge.operations.run(ADD, "main.t", sources=sources, **options)
     for word in words:
         assert word in str(refusal.value)
-    assert catalog_fingerprint(judge.lake) == before
+    assert judge.fingerprint() == before
 
 
 def test_registered_once(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,14 +232,12 @@ def _zones_and_nanoseconds(judge: Judge) -> None:
     judge.drop_table("main.t")
     judge.client.sql("CREATE TABLE main.fine (seen TIMESTAMP_NS)")
     judge.accept({})
-    judge.client.release()
     judge.operations.run(ADD, "main.fine", sources=[paths["nanos"]])
     judge.accept({})
     judge.client.sql("INSERT INTO main.fine VALUES ('2024-03-01 12:00:00.000000001')")
     judge.accept({})
     expected = {"2024-03-01 12:00:00.123456789", "2024-03-01 12:00:00.000000001"}
     for operation in ("flush_inlined_data", "merge_adjacent_files"):
-        judge.client.release()
         judge.operations.run(operation)
         judge.accept({})
         assert {
@@ -334,7 +330,6 @@ def test_bucket_that_is_not(judge: Judge) -> None:
     judge.create_table("main.t", {"id": "INTEGER", "u": "VARCHAR"})
     judge.alter("main.t", "SET PARTITIONED BY (bucket(4, u))")
     path = _file(judge, "u_bucket=999/f.parquet", {"id": "INTEGER", "u": "VARCHAR"}, [(1, "x")])
-    judge.client.release()
     key = _bucket_directory(judge)
     wrong = judge.lake.directory / "raw" / f"{key}=999" / "f.parquet"
     wrong.parent.mkdir(parents=True)

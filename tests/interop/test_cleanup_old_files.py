@@ -35,7 +35,6 @@ def test_grace_protects_readers(judge: Judge) -> None:
     judge.expire(judge.model.kept[:-1], retain_last=1)
     assert judge.upkeep(CLEANUP).counts["files_deleted"] == 0
     for options in ({"older_than": "1 hour"}, {"cleanup_all": True}):
-        judge.client.release()
         with pytest.raises(SafetyRefusal, match="force"):
             judge.operations.run(CLEANUP, **options)
     assert all(file.is_file() for file in files)
@@ -115,7 +114,6 @@ def test_scheduled_file_that_is_live_again(judge: Judge) -> None:
         "INSERT INTO ducklake_files_scheduled_for_deletion VALUES "
         f"({file_id}, 'main/t/{live['path']}', true, '2020-01-01 00:00:00+00')",
     )
-    judge.client.release()
     judge.operations.run(CLEANUP, cleanup_all=True, force=True)
     judge.check()
     judge.change_catalog(
@@ -129,7 +127,6 @@ def test_one_file_that_cannot_be_deleted(judge: Judge) -> None:
     first.unlink()
     first.mkdir()
     (first / "in the way").write_text("a directory that is not empty cannot be unlinked")
-    judge.client.release()
     with pytest.raises(StorageError, match=first.name):
         judge.operations.run(CLEANUP, cleanup_all=True, force=True)
     assert not second.exists()

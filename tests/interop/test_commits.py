@@ -22,7 +22,7 @@ from tests.interop.catalog import live_files
 from tests.interop.interference import Interference
 from tests.interop.judge import Judge
 from tests.interop.palette import arrow_table, pairs
-from tests.support.lakes import LakeUnderTest, catalog_fingerprint
+from tests.support.lakes import LakeUnderTest
 
 TYPES = {"id": "INTEGER"}
 WORK: dict[str, dict[str, Any]] = {
@@ -90,7 +90,6 @@ def test_other_changes_while_files_are_written(judge: Judge, operation: str) -> 
         _fill(judge)
         runner = Interference(judge, act)
         if name == "drop":
-            judge.client.release()
             # The table may count as failed, or as gone; either way it must not come back.
             with suppress(AssertionError):
                 judge.operations.run(operation, runner=runner, **WORK[operation])
@@ -221,8 +220,7 @@ def test_no_transaction_while_files_are_written(judge: Judge, operation: str) ->
 def test_catalog_locked_at_commit(judge: Judge, operation: str) -> None:
     """CC-05: a SQLite catalog that stays locked gives one clear error and no left-overs."""
     _fill(judge)
-    judge.client.release()
-    before = catalog_fingerprint(judge.lake)
+    before = judge.fingerprint()
     holder = sqlite3.connect(judge.lake.location.target, isolation_level=None)
     runner = Interference(judge, lambda: holder.execute("BEGIN IMMEDIATE"))
     lake = Lake.open(judge.lake.location, lock_timeout=0.2)
@@ -236,5 +234,5 @@ def test_catalog_locked_at_commit(judge: Judge, operation: str) -> None:
         holder.execute("ROLLBACK")
         holder.close()
     assert any("lock" in error for error in errors), errors
-    assert catalog_fingerprint(judge.lake) == before
+    assert judge.fingerprint() == before
     assert not judge.unreferenced_files()

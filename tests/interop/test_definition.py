@@ -71,7 +71,6 @@ def test_same_catalog_as_the_references(lake_factory: LakeFactory) -> None:
 
 def test_table_made_by_us(judge: Judge) -> None:
     """Types, nesting, NOT NULL, partition and sort keys reach the reference."""
-    judge.client.release()
     result = judge.operations.run(
         "create_table", "main.t", columns=COLUMNS, partition_by="year(at)", sorted_by="name DESC"
     )
@@ -89,7 +88,6 @@ def test_table_made_by_us(judge: Judge) -> None:
     head = judge.model.head
     with pytest.raises(ConfigurationError, match="exists"):
         judge.operations.run("create_table", "main.t", columns="id int64")
-    judge.client.release()
     judge.operations.run("create_table", "main.t", columns="id int64", if_not_exists=True)
     judge.accept({})
     assert judge.model.head == head

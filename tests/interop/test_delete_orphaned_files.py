@@ -127,7 +127,6 @@ def test_young_files_need_force(judge: Judge, older_than: str) -> None:
     """OR-04: a bound younger than a day is refused, also one in the future."""
     _fill(judge)
     young = _orphan(judge.lake, days=0.003)
-    judge.client.release()
     with pytest.raises(SafetyRefusal, match="force"):
         judge.operations.run(SWEEP, older_than=older_than)
     with pytest.raises(SafetyRefusal, match="force"):
@@ -182,7 +181,6 @@ def test_listing_that_fails(judge: Judge) -> None:
     """OR-04: when the listing fails, nothing is deleted."""
     _fill(judge)
     orphan = _orphan(judge.lake)
-    judge.client.release()
     with pytest.raises(StorageError, match="page 2"):
         judge.operations.run(SWEEP, runner=_NoListing(), **EVERYTHING)
     assert orphan.is_file()
@@ -193,7 +191,6 @@ def test_guard_on_the_share(judge: Judge) -> None:
     _fill(judge)
     for number in range(50):
         _orphan(judge.lake, f"main/t/lost{number}.parquet")
-    judge.client.release()
     with pytest.raises(SafetyRefusal, match="max_fraction"):
         judge.operations.run(SWEEP)
     result = judge.upkeep(SWEEP, max_fraction=1)

@@ -12,7 +12,6 @@ from airflow_provider_ducklake.lake.errors import LakeError
 from tests.interop.aftermath import life_goes_on
 from tests.interop.judge import Judge
 from tests.interop.palette import pairs, write_parquet
-from tests.support.lakes import catalog_fingerprint
 
 EXPIRE = "expire_snapshots"
 
@@ -60,7 +59,6 @@ def _with_times(judge: Judge, times: list[str]) -> None:
     judge.create_table("main.t", {"id": "INTEGER"})
     for number in range(len(times) - 1):
         judge.insert_values("main.t", (number,))
-    judge.client.release()
     for snapshot, written in enumerate(times, start=1):
         judge.change_catalog(
             f"UPDATE ducklake_snapshot SET snapshot_time = '{written}' "
@@ -129,10 +127,10 @@ def test_session_zone_does_not_matter(judge: Judge, monkeypatch: pytest.MonkeyPa
 def test_unclear_requests(judge: Judge, options: dict[str, Any], complaint: str) -> None:
     """EX-02: what cannot be understood stops the operation, and nothing is changed."""
     _with_times(judge, TIMES)
-    before = catalog_fingerprint(judge.lake)
+    before = judge.fingerprint()
     with pytest.raises(LakeError, match=complaint):
         judge.operations.run(EXPIRE, **options)
-    assert catalog_fingerprint(judge.lake) == before
+    assert judge.fingerprint() == before
 
 
 def test_unreadable_time_in_the_catalog(judge: Judge) -> None:
@@ -146,10 +144,10 @@ def test_unreadable_time_in_the_catalog(judge: Judge) -> None:
     judge.change_catalog(
         "UPDATE ducklake_snapshot SET snapshot_time = 'soon' WHERE snapshot_id = 2"
     )
-    before = catalog_fingerprint(judge.lake)
+    before = judge.fingerprint()
     with pytest.raises(LakeError, match="soon"):
         judge.operations.run(EXPIRE, older_than="1 second")
-    assert catalog_fingerprint(judge.lake) == before
+    assert judge.fingerprint() == before
     judge.change_catalog(
         f"UPDATE ducklake_snapshot SET snapshot_time = '{TIMES[1]}' WHERE snapshot_id = 2",
     )

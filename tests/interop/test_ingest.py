@@ -11,7 +11,6 @@ from tests.interop.aftermath import life_goes_on
 from tests.interop.catalog import live_files
 from tests.interop.judge import Judge
 from tests.interop.palette import TRANSFORMS, VALUES, Pair, arrow_table, pairs
-from tests.support.lakes import catalog_fingerprint
 from tests.support.model import ModelTable
 
 
@@ -98,7 +97,6 @@ def test_overwrite(judge: Judge) -> None:
     judge.create_table("main.t", {"id": "INTEGER"})
     judge.insert_values("main.t", (1,))
     judge.insert_values("main.t", *((i,) for i in range(10, 40)))
-    judge.client.release()
     table = arrow_table({"id": "INTEGER"}, pairs([(7,), (8,)]))
     judge.operations.ingest("main.t", table.to_batches(), "overwrite")
     judge.accept({"main.t": _replaced(judge, [(7,), (8,)])})
@@ -115,11 +113,9 @@ def test_columns_by_name(judge: Judge) -> None:
     judge.create_table("main.t", {"id": "INTEGER", "v": "SMALLINT"})
     shuffled = {"v": "SMALLINT", "id": "INTEGER"}
     changed = judge.with_new_rows("main.t", [(1, 2)])
-    judge.client.release()
     judge.operations.ingest("main.t", arrow_table(shuffled, pairs([(2, 1)])).to_batches())
     judge.accept({"main.t": changed})
-    judge.client.release()
-    before = catalog_fingerprint(judge.lake)
+    before = judge.fingerprint()
     for table, complaint in (
         (pa.table({"id": [1]}), "v"),
         (pa.table({"id": [1], "v": [2**15]}), "v"),
@@ -128,7 +124,7 @@ def test_columns_by_name(judge: Judge) -> None:
     ):
         with pytest.raises(LakeError, match=complaint):
             judge.operations.ingest("main.t", table.to_batches())
-    assert catalog_fingerprint(judge.lake) == before
+    assert judge.fingerprint() == before
     assert not judge.unreferenced_files()
     life_goes_on(judge, "main.t")
 
@@ -137,7 +133,6 @@ def test_no_rows_no_snapshot(judge: Judge) -> None:
     """An empty source leaves the lake as it was."""
     judge.create_table("main.t", {"id": "INTEGER"})
     head = judge.model.head
-    judge.client.release()
     judge.operations.ingest("main.t", pa.table({"id": pa.array([], pa.int32())}).to_batches())
     judge.operations.ingest("main.t", [])
     judge.accept({})

@@ -80,7 +80,6 @@ def test_threshold_counts_distinct_rows(judge: Judge) -> None:
 def test_impossible_thresholds(judge: Judge, threshold: str) -> None:
     """RW-02: a threshold outside 0 to 1 is refused before any work."""
     judge.create_table("main.t", {"id": "INTEGER"})
-    judge.client.release()
     with pytest.raises(ConfigurationError, match="delete_threshold"):
         judge.operations.run(REWRITE, delete_threshold=threshold)
 

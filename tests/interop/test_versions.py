@@ -10,7 +10,6 @@ from airflow_provider_ducklake.lake.errors import UnsupportedCatalog
 from tests.interop.interference import Interference
 from tests.interop.judge import Judge
 from tests.interop.palette import arrow_table, pairs
-from tests.support.lakes import catalog_fingerprint
 
 OTHERS = {
     "0.3": "UPDATE ducklake_metadata SET value = '0.3' WHERE key = 'version'",
@@ -55,9 +54,8 @@ def _restore(judge: Judge) -> None:
 def test_other_versions(judge: Judge, version: str) -> None:
     """CT-01: every operation says what it found and what it supports, and writes nothing."""
     _fill(judge)
-    judge.client.release()
     judge.change_catalog(OTHERS[version])
-    before = catalog_fingerprint(judge.lake), judge.lake.stored_files()
+    before = judge.fingerprint(), judge.lake.stored_files()
     for operation, options in OPERATIONS.items():
         with pytest.raises(UnsupportedCatalog) as refusal:
             judge.operations.run(operation, **options)
@@ -67,14 +65,13 @@ def test_other_versions(judge: Judge, version: str) -> None:
         judge.operations.ingest(
             "main.t", arrow_table({"id": "INTEGER"}, pairs([(3,)])).to_batches()
         )
-    assert (catalog_fingerprint(judge.lake), judge.lake.stored_files()) == before
+    assert (judge.fingerprint(), judge.lake.stored_files()) == before
     _restore(judge)
 
 
 def test_upgraded_while_we_work(judge: Judge) -> None:
     """CT-01: the version is looked at again in the commit, so an upgrade in between is seen."""
     _fill(judge)
-    judge.client.release()
 
     def upgrade() -> None:
         judge.change_catalog(OTHERS["2.0"])
