@@ -21,10 +21,10 @@ from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.spark.operations import run_operation
 from airflow_provider_ducklake.spark.runner import LocalRunner, Runner, SparkRunner
-from airflow_provider_ducklake.spark.session import open_session
+from airflow_provider_ducklake.spark.session import open_context
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 # One row of many types: what a fact table looks like.
 _ROWS = """
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
         before = _make(lake, given.files, given.rows)
         lake.rename(pristine)
         size = sum(path.stat().st_size for path in pristine.rglob("*.parquet"))
-        with _spark() as spark:
+        with _spark() as context:
             print(
                 f"\n{given.files} files, {size / 1e6:.0f} MB, {given.files * given.rows:,} rows of "
                 f"8 columns; {os.cpu_count()} cores; best of {given.repeat}"
@@ -73,9 +73,7 @@ def main(arguments: Sequence[str]) -> int:
                 "extension, 1 thread": lambda lake: _merge_by_extension(lake, 1),
                 "extension, 2 threads": lambda lake: _merge_by_extension(lake, 2),
                 "ours, in this process": lambda lake: _merge_by_us(lake, LocalRunner()),
-                "ours, on Spark local[2]": lambda lake: _merge_by_us(
-                    lake, SparkRunner(spark.sparkContext)
-                ),
+                "ours, on Spark local[2]": lambda lake: _merge_by_us(lake, SparkRunner(context)),
             }
             outcomes = [
                 _measure(name, merge, pristine, lake, given.repeat)
@@ -85,13 +83,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 @contextmanager
-def _spark() -> Iterator[SparkSession]:
-    """Yield a session whose Python workers have been started: neither is what is measured."""
+def _spark() -> Iterator[SparkContext]:
+    """Yield an application whose Python workers have been started: neither is what is measured."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "--conf spark.log.level=ERROR pyspark-shell")
-    with open_session("benchmark", "local[2]") as session:
-        session.sparkContext.parallelize(range(2), 2).map(str).collect()
-        yield session
+    with open_context("benchmark", "local[2]") as context:
+        context.parallelize(range(2), 2).map(str).collect()
+        yield context
 
 
 def _measure(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from airflow_provider_ducklake.lake.changes import Change, table_change
+from airflow_provider_ducklake.lake.changes import Change, created_table, table_change
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.commit import CommitInfo, Committed, SnapshotWriter
 from airflow_provider_ducklake.lake.errors import CommitConflict
@@ -16,7 +16,12 @@ from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.model import DataFile, Table, WrittenFile
 from airflow_provider_ducklake.lake.results import TableResult
 from airflow_provider_ducklake.lake.table_stats import add_rows, read_table_statistics
-from airflow_provider_ducklake.lake.tables import add_columns, require_unchanged
+from airflow_provider_ducklake.lake.tables import (
+    add_columns,
+    add_table,
+    is_planned,
+    require_unchanged,
+)
 
 PartitionKey = tuple[str | None, ...]
 
@@ -47,7 +52,8 @@ def append_files(
 
     Args:
         lake: The lake.
-        table: The table as it was when the files were written, without `new_columns`.
+        table: The table as it was when the files were written, without `new_columns`; or one from
+            `plan_table`, which is created in the same snapshot.
         files: Files with rows; those with none are left out.
         base: Snapshot the data was computed from. None where it depends on nothing in the lake:
             then only the table's shape has to be as it was.
@@ -58,37 +64,43 @@ def append_files(
         info: For the commit.
 
     Raises:
-        CommitConflict: The table changed shape, or rows to be replaced changed meanwhile.
+        CommitConflict: The table changed shape, or rows to be replaced changed meanwhile; or one
+            of that name was created.
     """
     files = [file for file in files if file.record_count > 0]
     if base is None:
         base = lake.head().snapshot_id
+    new = is_planned(table)
+    known = table
 
     def write(writer: SnapshotWriter) -> TableResult:
-        require_unchanged(writer, table)
+        nonlocal known
+        if new:
+            known = add_table(writer, table)
+        else:
+            require_unchanged(writer, table)
         if validate is not None:
             validate(writer)
-        live = read_live_files(writer.session, table, writer.head.snapshot_id)
+        live = read_live_files(writer.session, known, writer.head.snapshot_id)
         ended = [file for file in live if overwrite is not None and overwrite.takes(file)]
         if overwrite is not None:
-            _end(writer, table, overwrite, ended)
-        grown = add_columns(writer, table, new_columns) if new_columns else table
+            _end(writer, known, overwrite, ended)
+        grown = add_columns(writer, known, new_columns) if new_columns else known
         _add(writer, grown, files)
-        result = _result(table, live, ended, files, writer.snapshot_id)
+        result = _result(known, live, ended, files, writer.snapshot_id)
         writer.result = {"tables": [table_result_dict(result)]}
         return result
 
-    changes = _changes(table, bool(new_columns), overwrite is not None, bool(files))
+    def changes(_: SnapshotWriter) -> list[Change]:
+        words = {
+            "altered_table": bool(new_columns),
+            "deleted_from_table": overwrite is not None,
+            "inserted_into_table": bool(files),
+        }
+        made = [created_table(known.schema.name, known.name)] if new else []
+        return made + [table_change(word, known.table_id) for word, said in words.items() if said]
+
     return lake.commit(base=base, changes=changes, write=write, info=info)
-
-
-def _changes(table: Table, altered: bool, deleted: bool, inserted: bool) -> list[Change]:
-    words = {
-        "altered_table": altered,
-        "deleted_from_table": deleted,
-        "inserted_into_table": inserted,
-    }
-    return [table_change(word, table.table_id) for word, said in words.items() if said]
 
 
 def _end(

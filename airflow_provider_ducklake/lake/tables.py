@@ -14,21 +14,22 @@ from airflow_provider_ducklake.lake.changes import (
     dropped_schema,
     table_change,
 )
-from airflow_provider_ducklake.lake.columns import Column, find_column, number_columns
+from airflow_provider_ducklake.lake.columns import Column, number_columns
 from airflow_provider_ducklake.lake.commit import CommitInfo, Committed, SnapshotWriter
-from airflow_provider_ducklake.lake.errors import (
-    BadInput,
-    CommitConflict,
-    ConfigurationError,
-    NotFound,
+from airflow_provider_ducklake.lake.database import Session
+from airflow_provider_ducklake.lake.errors import CommitConflict, ConfigurationError, NotFound
+from airflow_provider_ducklake.lake.lake import Lake, LakeView
+from airflow_provider_ducklake.lake.model import (
+    PartitionField,
+    PartitionSpec,
+    Schema,
+    SortKey,
+    Table,
 )
-from airflow_provider_ducklake.lake.lake import Lake
-from airflow_provider_ducklake.lake.model import PartitionField, Schema, SortKey, Table
 from airflow_provider_ducklake.lake.reader import read_schemas, read_tables, split_name
+from airflow_provider_ducklake.lake.table_specs import parse_partition_spec, parse_sort_spec
 
-_TRANSFORM: Final = re.compile(r"^(year|month|day|hour|identity)\s*\(\s*(.+?)\s*\)$", re.I)
-_BUCKET: Final = re.compile(r"^bucket\s*\(\s*(\d+)\s*,\s*(.+?)\s*\)$", re.I)
-_SORT: Final = re.compile(r"^(.+?)(?:\s+(ASC|DESC))?(?:\s+NULLS\s+(FIRST|LAST))?$", re.I)
+_NO_ID: Final = -1  # of a table that is planned only
 _PLAIN_NAME: Final = re.compile(r"^[A-Za-z0-9_-]+$")
 # Rows that describe a table and end with it (docs/stable/specification/queries.md, DROP TABLE).
 _OF_A_TABLE: Final = (
@@ -40,42 +41,6 @@ _OF_A_TABLE: Final = (
     "ducklake_delete_file",
     "ducklake_sort_info",
 )
-
-
-def parse_partition_spec(text: str, columns: Sequence[Column]) -> tuple[PartitionField, ...]:
-    """Parse `year(ts), bucket(8, user_id), region` over a table's columns.
-
-    Raises:
-        NotFound: A column does not exist.
-        BadInput: A transform cannot be applied to the column's type.
-    """
-    fields = []
-    for index, part in enumerate(_split(text)):
-        if match := _BUCKET.match(part):
-            transform, name = f"bucket({int(match[1])})", match[2]
-        elif match := _TRANSFORM.match(part):
-            transform, name = match[1].lower(), match[2]
-        else:
-            transform, name = "identity", part
-        column = find_column(columns, name.strip('"'))
-        if column is None:
-            raise NotFound(f"partition key {part!r}: there is no column {name!r}")
-        _check_transform(transform, column)
-        fields.append(PartitionField(index, column.column_id, transform))
-    return tuple(fields)
-
-
-def parse_sort_spec(text: str) -> tuple[SortKey, ...]:
-    """Parse `a DESC, lower(b) NULLS FIRST` to sort keys; expressions are DuckDB's."""
-    keys = []
-    for part in _split(text):
-        match = _SORT.match(part)
-        if match is None:
-            raise BadInput(f"sort key {part!r}: write an expression and ASC or DESC")
-        direction = (match[2] or "ASC").upper()
-        nulls = (match[3] or "LAST").upper()
-        keys.append(SortKey(match[1].strip(), direction, f"NULLS_{nulls}"))
-    return tuple(keys)
 
 
 def create_schema(lake: Lake, name: str, *, info: CommitInfo | None = None) -> Committed[int]:
@@ -156,35 +121,104 @@ def create_table(
         ConfigurationError: The table exists already.
         NotFound: The schema, or a column of the specs, does not exist.
     """
-    schema_name, table_name = split_name(name)
-    columns = number_columns(columns)
-    partition = parse_partition_spec(partition_by, columns)
-    sort_keys = parse_sort_spec(sorted_by)
     with lake.view() as view:
-        base, data_path = view.head.snapshot_id, view.data_path
-        schema = _find_schema(read_schemas(view.session, base, data_path), schema_name)
-        tables = view.tables()
-    names = {(t.schema.schema_id, t.name.lower()) for t in tables}
-    if (schema.schema_id, table_name.lower()) in names:
-        if if_not_exists:
-            return None
-        raise ConfigurationError(f"{lake}: table {schema_name}.{table_name} exists already")
+        base = view.head.snapshot_id
+        planned = plan_table(view, name, columns, partition_by=partition_by, sorted_by=sorted_by)
+        if _is_taken(view.session, planned):
+            if if_not_exists:
+                return None
+            raise ConfigurationError(f"{lake}: table {planned.full_name} exists already")
 
     def write(writer: SnapshotWriter) -> int:
-        table_id, uuid, since = writer.new_catalog_id(), str(uuid4()), writer.snapshot_id
-        path = _directory(table_name, uuid)
-        row = (table_id, uuid, since, None, schema.schema_id, table_name, path, True)
-        writer.session.insert("ducklake_table", [row])
-        _insert_columns(writer, table_id, columns)
-        if partition:
-            _insert_partition(writer, table_id, partition)
-        if sort_keys:
-            _insert_sort_keys(writer, table_id, sort_keys)
-        writer.schema_changed([table_id])
-        return table_id
+        return add_table(writer, planned).table_id
 
-    changes = [created_table(schema.name, table_name)]
+    changes = [created_table(planned.schema.name, planned.name)]
     return lake.commit(base=base, changes=changes, write=write, info=info)
+
+
+def plan_table(
+    view: LakeView,
+    name: str,
+    columns: Sequence[Column],
+    *,
+    partition_by: str = "",
+    sorted_by: str = "",
+) -> Table:
+    """Return a table as it will be once `add_table` has given it ids; files may be written for it.
+
+    Args:
+        view: The lake.
+        name: `schema.table`, or `table` for schema `main`.
+        columns: As from `parse_columns`; their ids are numbered here and stay.
+        partition_by: As for `parse_partition_spec`; empty for none.
+        sorted_by: As for `parse_sort_spec`; empty for none.
+
+    Raises:
+        NotFound: The schema, or a column of the specs, does not exist.
+    """
+    schema_name, table_name = split_name(name)
+    numbered = number_columns(columns)
+    fields = parse_partition_spec(partition_by, numbered)
+    schemas = read_schemas(view.session, view.head.snapshot_id, view.data_path)
+    schema, uuid = _find_schema(schemas, schema_name), str(uuid4())
+    return Table(
+        table_id=_NO_ID,
+        uuid=uuid,
+        schema=schema,
+        name=table_name,
+        data_path=schema.data_path + _directory(table_name, uuid),
+        columns=numbered,
+        partition=PartitionSpec(_NO_ID, fields) if fields else None,
+        sort_keys=parse_sort_spec(sorted_by),
+    )
+
+
+def is_planned(table: Table) -> bool:
+    """Tell whether a table comes from `plan_table` and is not in the catalog yet."""
+    return table.table_id == _NO_ID
+
+
+def add_table(writer: SnapshotWriter, planned: Table) -> Table:
+    """Create a planned table inside a commit; return it with its ids.
+
+    The commit must also say `created_table`.
+
+    Raises:
+        CommitConflict: The schema was dropped, or the name was taken, since it was planned.
+    """
+    schema, since = planned.schema, writer.snapshot_id
+    if not writer.session.value(
+        "SELECT count(*) FROM {ducklake_schema} WHERE schema_id = ? AND end_snapshot IS NULL",
+        (schema.schema_id,),
+    ):
+        raise CommitConflict(f"schema {schema.name!r} was dropped while the job ran; plan again")
+    if _is_taken(writer.session, planned):
+        raise CommitConflict(f"{planned.full_name} was created by somebody else; plan again")
+    table_id, path = writer.new_catalog_id(), planned.data_path[len(schema.data_path) :]
+    row = (table_id, planned.uuid, since, None, schema.schema_id, planned.name, path, True)
+    writer.session.insert("ducklake_table", [row])
+    _insert_columns(writer, table_id, planned.columns)
+    partition = planned.partition
+    if partition is not None:
+        partition_id = _insert_partition(writer, table_id, partition.fields)
+        partition = replace(partition, partition_id=partition_id)
+    if planned.sort_keys:
+        _insert_sort_keys(writer, table_id, planned.sort_keys)
+    writer.schema_changed([table_id])
+    return replace(planned, table_id=table_id, partition=partition)
+
+
+def _is_taken(session: Session, planned: Table) -> bool:
+    """Tell whether a live table or view of the schema has the name already."""
+    for metadata, column in (("ducklake_table", "table_name"), ("ducklake_view", "view_name")):
+        names = session.rows(
+            f"SELECT {column} FROM {{entries}} WHERE schema_id = ? AND end_snapshot IS NULL",
+            (planned.schema.schema_id,),
+            entries=metadata,
+        )
+        if any(name.lower() == planned.name.lower() for (name,) in names):
+            return True
+    return False
 
 
 def drop_table(lake: Lake, name: str, *, info: CommitInfo | None = None) -> Committed[None]:
@@ -295,7 +329,7 @@ def _insert_columns(writer: SnapshotWriter, table_id: int, columns: Sequence[Col
 
 def _insert_partition(
     writer: SnapshotWriter, table_id: int, fields: Sequence[PartitionField]
-) -> None:
+) -> int:
     partition_id = writer.new_catalog_id()
     row = (partition_id, table_id, writer.snapshot_id, None)
     writer.session.insert("ducklake_partition_info", [row])
@@ -303,6 +337,7 @@ def _insert_partition(
         "ducklake_partition_column",
         [(partition_id, table_id, f.key_index, f.column_id, f.transform) for f in fields],
     )
+    return partition_id
 
 
 def _insert_sort_keys(writer: SnapshotWriter, table_id: int, keys: Sequence[SortKey]) -> None:
@@ -315,26 +350,3 @@ def _insert_sort_keys(writer: SnapshotWriter, table_id: int, keys: Sequence[Sort
             for index, key in enumerate(keys)
         ],
     )
-
-
-def _check_transform(transform: str, column: Column) -> None:
-    if column.is_nested:
-        raise BadInput(f"column {column.name!r} is a {column.type}: it cannot be a partition key")
-    if transform in ("year", "month", "day", "hour"):
-        allowed = column.type.startswith("timestamp") or (
-            column.type == "date" and transform != "hour"
-        )
-        if not allowed:
-            raise BadInput(f"column {column.name!r} is {column.type}: {transform}() needs a time")
-    if transform == "bucket(0)":
-        raise BadInput(f"bucket(0, {column.name}): a table needs at least one bucket")
-
-
-def _split(text: str) -> list[str]:
-    parts, depth, start = [], 0, 0
-    for position, character in enumerate(text):
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if character == "," and depth == 0:
-            parts.append(text[start:position])
-            start = position + 1
-    return [part.strip() for part in (*parts, text[start:]) if part.strip()]

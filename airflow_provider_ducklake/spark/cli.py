@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow_provider_ducklake.kernels.connection import KernelSettings
 from airflow_provider_ducklake.lake.commit import CommitInfo
@@ -28,6 +28,10 @@ from airflow_provider_ducklake.spark.operations import (
 from airflow_provider_ducklake.spark.report import render
 from airflow_provider_ducklake.spark.runner import LocalRunner, Runner, SparkRunner
 from airflow_provider_ducklake.storage import StorageOptions
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -105,11 +109,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: argparse.Namespace, options: Mapping[str, str]) -> OperationResult:
     if given.operation in WITHOUT_SPARK:
         return _with_report(given, options, LocalRunner(), {}, None)
-    from airflow_provider_ducklake.spark.session import open_session
+    from airflow_provider_ducklake.spark.session import open_context
 
-    with open_session(f"ducklake {given.operation}", given.master) as spark:
-        conf = dict(spark.sparkContext.getConf().getAll())
-        return _with_report(given, options, SparkRunner(spark.sparkContext), conf, spark)
+    with open_context(f"ducklake {given.operation}", given.master) as context:
+        conf = dict(context.getConf().getAll())
+        return _with_report(given, options, SparkRunner(context), conf, context)
 
 
 def _with_report(
@@ -117,7 +121,7 @@ def _with_report(
     options: Mapping[str, str],
     runner: Runner,
     conf: Mapping[str, str],
-    spark: Any,
+    context: SparkContext | None,
 ) -> OperationResult:
     storage = _storage(conf)
     location = CatalogLocation.parse(
@@ -133,11 +137,13 @@ def _with_report(
         log.info("%s", line)
         lines.append(line)
 
-    def data(parsed: OperationOptions) -> Any:
+    def data(parsed: OperationOptions) -> DataFrame:
         from airflow_provider_ducklake.spark.dataframes import read_source
+        from airflow_provider_ducklake.spark.session import sql_session
 
+        assert context is not None
         return read_source(
-            spark,
+            sql_session(context),
             given.source,
             source_format=given.format,
             options=parsed.with_prefix("reader."),
@@ -155,7 +161,7 @@ def _with_report(
             dry_run=given.dry_run,
             commit=_commit_info(given),
             settings=KernelSettings(storage, given.memory_limit),
-            data=data if spark is not None else None,
+            data=data if context is not None else None,
             report=report,
         )
     finally:

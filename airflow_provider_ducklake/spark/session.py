@@ -1,4 +1,4 @@
-"""The Spark session of a job: UTC, quiet, and gone when its parent is."""
+"""The Spark application of a job: UTC, quiet, and gone when its parent is."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from airflow_provider_ducklake.lake.errors import LakeError
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _SETTINGS: Final = {
@@ -24,8 +25,11 @@ _CHECK_EVERY: Final = 1.0  # seconds
 
 
 @contextmanager
-def open_session(name: str, master: str | None = None) -> Iterator[SparkSession]:
-    """Yield a Spark session and stop it at the end.
+def open_context(name: str, master: str | None = None) -> Iterator[SparkContext]:
+    """Start a Spark application and stop it at the end.
+
+    Work on files needs nothing but tasks: Spark SQL, which takes its time to load, is left to
+    `sql_session`.
 
     Args:
         name: Application name, unless spark-submit gives one.
@@ -37,9 +41,9 @@ def open_session(name: str, master: str | None = None) -> Iterator[SparkSession]
     # Executors started by this process must run this very interpreter: the machine's own
     # `python3` need not have the packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark import SparkConf
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
 
     conf = SparkConf()
     if not _is_submitted():
@@ -48,17 +52,24 @@ def open_session(name: str, master: str | None = None) -> Iterator[SparkSession]
     for key, value in _SETTINGS.items():
         conf.set(key, value)
     try:
-        session = SparkSession.builder.config(conf=conf).getOrCreate()
-    except (PySparkException, OSError, RuntimeError) as error:
+        context = SparkContext.getOrCreate(conf)
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
         raise LakeError(
             f"Spark does not start ({str(error).splitlines()[0]}): it needs a JDK of version 17 or "
             "newer (JAVA_HOME) and, for a cluster, a reachable master"
         ) from error
     _leave_with_parent()
     try:
-        yield session
+        yield context
     finally:
-        session.stop()
+        context.stop()
+
+
+def sql_session(context: SparkContext) -> SparkSession:
+    """Return the session of a running application, for DataFrames and SQL."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.config(conf=context.getConf()).getOrCreate()
 
 
 def _is_submitted() -> bool:

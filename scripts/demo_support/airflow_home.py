@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -48,13 +49,15 @@ def environment(home: Path, landing: Path, places: Iterable[LakePlace]) -> dict[
 
 
 def is_prepared(variables: Mapping[str, str]) -> bool:
-    """Tell whether an earlier run has made the metadata database and the pools."""
+    """Tell whether an earlier run has made the metadata database from these very DAGs."""
     marker = _marker(variables)
     return marker.is_file() and marker.read_text() == _version()
 
 
 def prepare(variables: Mapping[str, str], log: Path) -> None:
-    """Make Airflow's metadata database and the tenants' pools.
+    """Make Airflow's metadata database, with the tenants' pools and DAGs in it.
+
+    Runs that start at the same time would else all insert the same DAGs, and only one of them may.
 
     Args:
         variables: The environment of the DAG runs.
@@ -66,7 +69,11 @@ def prepare(variables: Mapping[str, str], log: Path) -> None:
     marker = _marker(variables)
     marker.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
-        for command in (["db", "migrate"], ["pools", "import", str(DAGS / "pools.json")]):
+        for command in (
+            ["db", "migrate"],
+            ["pools", "import", str(DAGS / "pools.json")],
+            ["dags", "reserialize"],
+        ):
             subprocess.run(
                 [sys.executable, "-m", "airflow", *command],
                 env=dict(variables),
@@ -82,4 +89,7 @@ def _marker(variables: Mapping[str, str]) -> Path:
 
 
 def _version() -> str:
-    return importlib.metadata.version("apache-airflow") + "\n" + (DAGS / "pools.json").read_text()
+    content = hashlib.sha256()
+    for file in sorted(path for path in DAGS.iterdir() if path.is_file()):
+        content.update(file.read_bytes())
+    return f"{importlib.metadata.version('apache-airflow')} {content.hexdigest()}"

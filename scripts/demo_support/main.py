@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--tenant", choices=TENANTS, action="append", help="only this one; repeatable"
     )
     parser.add_argument(
-        "--parallel", type=int, default=2, metavar="N", help="tenants at a time (2)"
+        "--parallel", type=int, default=3, metavar="N", help="tenants at a time (3)"
     )
     given = parser.parse_args(arguments)
     console = Console(highlight=False)

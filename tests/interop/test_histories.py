@@ -18,7 +18,7 @@ from tests.support.lakes import KINDS, LakeFactory
 from tests.support.reference import normalise
 
 HISTORIES: Final = int(os.environ.get("DUCKLAKE_HISTORIES", "210"))
-ROUNDS: Final = 8
+ROUNDS: Final = 6
 _SEED: Final = st.integers(0, 10_000)
 # Rows come and go more often than anything else happens.
 _STATEMENT: Final = st.tuples(

@@ -6,7 +6,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.lake.errors import LakeError
+from airflow_provider_ducklake.kernels.append import append
+from airflow_provider_ducklake.kernels.connection import KernelSettings
+from airflow_provider_ducklake.kernels.tasks import AppendTask
+from airflow_provider_ducklake.lake.append import append_files
+from airflow_provider_ducklake.lake.columns import parse_columns
+from airflow_provider_ducklake.lake.errors import CommitConflict, LakeError
+from airflow_provider_ducklake.lake.tables import plan_table
+from airflow_provider_ducklake.spark.operations._job import parquet_options
 from tests.interop.aftermath import life_goes_on
 from tests.interop.catalog import live_files
 from tests.interop.judge import Judge
@@ -138,3 +145,26 @@ def test_no_rows_no_snapshot(judge: Judge) -> None:
     judge.accept({})
     assert judge.model.head == head
     assert not judge.lake.stored_files()
+
+
+def test_table_created_with_its_rows(judge: Judge) -> None:
+    """A planned table is written for, then created and filled in one snapshot."""
+    types = {"id": "INTEGER", "k": "VARCHAR"}
+    data = pairs([(1, "a"), (2, "b"), (3, "a")])
+    judge.client.release()
+    lake = judge.operations.open()
+    with lake.view() as view:
+        columns = parse_columns("id int32, k varchar")
+        table = plan_table(view, "main.made", columns, partition_by="k", sorted_by="id DESC")
+        task = AppendTask(
+            table.columns, table.data_path, parquet_options(view.options, table), table.partition
+        )
+    files = append(arrow_table(types, data).to_batches(), task, KernelSettings(lake.storage))
+    append_files(lake, table, files)
+    made = ModelTable(tuple(types)).insert({-1: (1, "a"), -2: (3, "a"), -3: (2, "b")})
+    judge.accept({"main.made": made})
+    judge.check_count("main.made", "k = 'a'", 2)
+    judge.client.release()
+    with pytest.raises(CommitConflict, match=r"main\.made was created"):
+        append_files(lake, table, files)
+    life_goes_on(judge, "main.made")

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.spark.runner import SparkRunner
-from airflow_provider_ducklake.spark.session import open_session
+from airflow_provider_ducklake.spark.session import open_context, sql_session
 from tests.support.lakes import LakeUnderTest
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session on two local cores, as `open_session` makes it for jobs."""
-    with open_session("tests", "local[2]") as session:
-        yield session
+    """A session on two local cores, as jobs have it."""
+    with open_context("tests", "local[2]") as context:
+        yield sql_session(context)
 
 
 @pytest.fixture

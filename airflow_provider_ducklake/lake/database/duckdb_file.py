@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import duckdb
 
@@ -17,7 +18,7 @@ from airflow_provider_ducklake.lake.errors import (
     LostRace,
     UnsupportedCatalog,
 )
-from airflow_provider_ducklake.lake.identifiers import quote_identifier
+from airflow_provider_ducklake.lake.identifiers import quote_identifier, quote_literal
 from airflow_provider_ducklake.lake.location import CatalogLocation
 
 
@@ -63,12 +64,17 @@ class DuckDBSession(Session):
 
 
 class DuckDBFileDatabase:
-    """A DuckDB file; opened only for the length of a transaction so that others get their turn."""
+    """A DuckDB file; opened only for the length of a transaction so that others get their turn.
+
+    Starting DuckDB takes ten times as long as attaching a file, so one instance in memory stays and
+    the file comes and goes.
+    """
 
     def __init__(self, location: CatalogLocation, lock_timeout: float) -> None:
         self._location = location
         self._lock_timeout = lock_timeout
         self._schema = location.metadata_schema or "main"
+        self._instance: duckdb.DuckDBPyConnection | None = None
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -95,8 +101,7 @@ class DuckDBFileDatabase:
             raise CatalogUnavailable(
                 f"there is no {self._location}: check the path, or create the lake first"
             )
-        with self._errors_named(), closing(self._connect(read_only)) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
+        with self._errors_named(), self._attached(read_only) as connection:
             connection.begin()
             try:
                 if create:
@@ -109,16 +114,29 @@ class DuckDBFileDatabase:
                 raise
             connection.commit()
 
-    def _connect(self, read_only: bool) -> duckdb.DuckDBPyConnection:
+    @contextmanager
+    def _attached(self, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+        # A name no schema has: DuckDB takes the first part of a table's name for either.
+        name = f"lake_{uuid4().hex}"
+        if self._instance is None:
+            self._instance = duckdb.connect(":memory:")
+        with closing(self._instance.cursor()) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            self._attach(connection, name, read_only)
+            try:
+                connection.execute(f"USE {name}")
+                yield connection
+            finally:
+                self._detach(connection, name)
+
+    def _attach(self, connection: duckdb.DuckDBPyConnection, name: str, read_only: bool) -> None:
+        mode = ", READ_ONLY" if read_only else ""
+        file = quote_literal(self._location.target)
         deadline = time.monotonic() + self._lock_timeout
         while True:
             try:
-                return duckdb.connect(self._location.target, read_only=read_only)
-            except (
-                duckdb.IOException,
-                duckdb.ConnectionException,
-                duckdb.BinderException,
-            ) as error:
+                connection.execute(f"ATTACH {file} AS {name} (TYPE duckdb{mode})")
+            except (duckdb.IOException, duckdb.BinderException) as error:
                 if not _is_lock(error):
                     raise
                 if time.monotonic() > deadline:
@@ -126,7 +144,17 @@ class DuckDBFileDatabase:
                         f"{self._location} stayed locked for {self._lock_timeout:g} s: "
                         f"{_holder(error)}. Close that client, or let jobs queue in an Airflow pool"
                     ) from error
+            else:
+                return
             time.sleep(random.uniform(0.02, 0.2))
+
+    def _detach(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+        try:
+            connection.execute(f"USE memory; DETACH {name}")
+        except duckdb.Error:
+            # It could not write what is committed into the file, and whoever opens that next will.
+            # Without this instance nothing holds the file.
+            self._instance = None
 
     @contextmanager
     def _errors_named(self) -> Iterator[None]:
@@ -149,11 +177,8 @@ class DuckDBFileDatabase:
 
 def _is_lock(error: duckdb.Error) -> bool:
     text = str(error)
-    # The other messages come when the same process has the file open in another way.
-    return any(
-        part in text
-        for part in ("Could not set lock", "different configuration", "already attached")
-    )
+    # The second one comes when the same process has the file open itself.
+    return "Could not set lock" in text or "already attached" in text
 
 
 def _holder(error: duckdb.Error) -> str:

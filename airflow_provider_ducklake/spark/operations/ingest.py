@@ -15,6 +15,7 @@ from airflow_provider_ducklake.lake.columns import Column, number_columns
 from airflow_provider_ducklake.lake.commit import CommitInfo
 from airflow_provider_ducklake.lake.errors import (
     BadInput,
+    CommitConflict,
     CommitStateUnknown,
     ConfigurationError,
     LakeError,
@@ -26,7 +27,7 @@ from airflow_provider_ducklake.lake.model import Table, WrittenFile
 from airflow_provider_ducklake.lake.options import parse_flag
 from airflow_provider_ducklake.lake.reader import split_name
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
-from airflow_provider_ducklake.lake.tables import create_table
+from airflow_provider_ducklake.lake.tables import is_planned, plan_table
 from airflow_provider_ducklake.spark.operations._job import Job, discard, finished, parquet_options
 from airflow_provider_ducklake.spark.operations.flush import flush_table
 from airflow_provider_ducklake.spark.schema import ColumnMatch, columns_of, match_columns
@@ -72,28 +73,36 @@ def ingest(job: Job, data: DataFrame) -> OperationResult:
     Raises:
         BadInput: Columns do not match, or a value does not fit; nothing is committed then.
     """
-    from airflow_provider_ducklake.spark.dataframes import write_files
-
     started = time.monotonic()
     name = _one_table(job)
     before = job.lake.head().snapshot_id
     done = job.find_done(name)
     if done is not None:
         return finished(job, started, before, [done], already_done=True)
-    mode = job.options.choice("mode", MODES, "append")
+    try:
+        result = _ingest_once(job, name, data)
+    except CommitConflict as error:
+        # Somebody else created the table, or altered it; it is as good a target now.
+        job.report(f"{name}: {error}")
+        result = _ingest_once(job, name, data)
+    return finished(job, started, before, [result])
+
+
+def _ingest_once(job: Job, name: str, data: DataFrame) -> TableResult:
+    from airflow_provider_ducklake.spark.dataframes import write_files
+
     columns = columns_of(data.schema)
-    _create_if_asked(job, name, columns)
     with job.lake.view() as view:
-        table = _existing(job, view, name, columns)
+        table = _table(job, view, name, columns)
         match = match_columns(columns, table)
         _check_match(job, table, match)
+        mode = job.options.choice("mode", MODES, "append")
         target = _target(view, table, match, mode)
     if job.dry_run:
-        return finished(job, started, before, [TableResult(table.full_name, rows=data.count())])
+        return TableResult(table.full_name, rows=data.count())
     _flush_before_overwrite(job, table, mode)
     files = write_files(data, match, target.task, job.settings, job.operation)
-    result = _commit(job.lake, target, files, job.info_for(name))
-    return finished(job, started, before, [result])
+    return _commit(job.lake, target, files, job.info_for(name))
 
 
 def ingest_batches(
@@ -135,32 +144,20 @@ def _one_table(job: Job) -> str:
     return ".".join(split_name(job.tables[0]))
 
 
-def _create_if_asked(job: Job, name: str, columns: Sequence[Column]) -> None:
-    if not job.options.flag("create_table"):
-        return
-    if job.dry_run:
-        return
-    create_table(
-        job.lake,
+def _table(job: Job, view: LakeView, name: str, columns: Sequence[Column]) -> Table:
+    """Return the table to write to: the one there is, or the one to be created if that is asked."""
+    try:
+        return view.table(name)
+    except NotFound:
+        if not job.options.flag("create_table"):
+            raise
+    return plan_table(
+        view,
         name,
         columns,
         partition_by=job.options.text("partition_by") or "",
         sorted_by=job.options.text("sorted_by") or "",
-        if_not_exists=True,
-        info=job.info_for(f"{name} created"),
     )
-
-
-def _existing(job: Job, view: LakeView, name: str, columns: Sequence[Column]) -> Table:
-    try:
-        return view.table(name)
-    except NotFound:
-        if not (job.dry_run and job.options.flag("create_table")):
-            raise
-        schema = view.tables()[0].schema if view.tables() else None
-        if schema is None:
-            raise
-        return Table(-1, "", schema, name, schema.data_path, number_columns(columns))
 
 
 def _check_match(job: Job, table: Table, match: ColumnMatch) -> None:
@@ -214,7 +211,7 @@ def _target(view: LakeView, table: Table, match: ColumnMatch, mode: str) -> _Tar
 
 def _flush_before_overwrite(job: Job, table: Table, mode: str) -> None:
     """Give inlined rows their partition: only files have one that can be replaced."""
-    if mode != "overwrite_partitions":
+    if mode != "overwrite_partitions" or is_planned(table):
         return
     with job.lake.view() as view:
         if not count_live_rows(view.session, table.table_id):
@@ -226,14 +223,14 @@ def _flush_before_overwrite(job: Job, table: Table, mode: str) -> None:
 def _commit(
     lake: Lake, target: _Target, files: Sequence[WrittenFile], info: CommitInfo | None
 ) -> TableResult:
-    overwrite = None
-    if target.mode == "overwrite":
+    overwrite, new = None, is_planned(target.table)
+    if target.mode == "overwrite" and not new:
         overwrite = Overwrite()
-    elif target.mode == "overwrite_partitions":
+    elif target.mode == "overwrite_partitions" and not new:
         overwrite = Overwrite(frozenset(file.partition_values for file in files))
         _refuse_other_specs(lake, target.table)
     rows = sum(file.record_count for file in files)
-    if rows == 0 and overwrite is None and not target.new_columns:
+    if rows == 0 and overwrite is None and not target.new_columns and not new:
         return TableResult(target.table.full_name)
     try:
         commit = append_files(
