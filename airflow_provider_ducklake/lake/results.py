@@ -52,6 +52,19 @@ class TableResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """A part of an operation that failed while the rest of it was done.
+
+    Attributes:
+        kind: The class of the error, as in `lake.errors`.
+        message: What is wrong, where, and what to do.
+    """
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class OperationResult:
     """What one operation did to one lake.
 
@@ -64,6 +77,7 @@ class OperationResult:
         snapshot_after: Newest snapshot this operation made, else `snapshot_before`.
         tables: One entry a table the operation looked at.
         counts: Figures that belong to no table: snapshots expired, files deleted, …
+        failures: Parts that failed and belong to no table; the rest is done.
         messages: Notes a person should read.
         seconds: Duration.
     """
@@ -76,6 +90,7 @@ class OperationResult:
     snapshot_after: int | None = None
     tables: tuple[TableResult, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
     messages: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -83,6 +98,11 @@ class OperationResult:
     def failed_tables(self) -> tuple[TableResult, ...]:
         """The tables that ended with an error."""
         return tuple(table for table in self.tables if table.error is not None)
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether anything ended with an error."""
+        return bool(self.failures or self.failed_tables)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data (JSON, XCom)."""
@@ -95,4 +115,6 @@ class OperationResult:
             TableResult(**{**table, "skipped": tuple(Skipped(**s) for s in table["skipped"])})
             for table in data["tables"]
         )
-        return cls(**{**data, "tables": tables, "messages": tuple(data["messages"])})
+        failures = tuple(Failure(**failure) for failure in data["failures"])
+        messages = tuple(data["messages"])
+        return cls(**{**data, "tables": tables, "failures": failures, "messages": messages})

@@ -84,6 +84,9 @@ def failure_of(outcome: dict[str, Any]) -> AirflowException | None:
     """Return the error a job reported, of itself or of single tables; None when all went well."""
     if error := outcome.get("error"):
         return airflow_error_named(str(error.get("type")), str(error.get("message")))
+    if failures := outcome.get("failures"):
+        message = "; ".join(str(failure.get("message")) for failure in failures)
+        return airflow_error_named(str(failures[0].get("kind")), message)
     tables = outcome.get("tables") or []
     failed = [table for table in tables if table.get("error")]
     if not failed:

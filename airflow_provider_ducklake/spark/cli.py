@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if result_file:
         _write_atomically(result_file, result.to_dict())
     sys.stdout.write((json.dumps(result.to_dict()) if given.json else render(result)) + "\n")
-    return FAILED if result.failed_tables else DONE
+    return FAILED if result.is_failed else DONE
 
 
 def _run(given: argparse.Namespace, options: Mapping[str, str]) -> OperationResult:

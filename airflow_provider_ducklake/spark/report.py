@@ -11,6 +11,7 @@ def render(result: OperationResult) -> str:
     lines += [f"  {message}" for message in result.messages]
     for table in result.tables:
         lines += _table(table)
+    lines += [f"  FAILED: {failure.message}" for failure in result.failures]
     lines += [f"  {name}: {value:,}" for name, value in result.counts.items() if value]
     lines.append(f"  {result.seconds:.1f} s")
     return "\n".join(lines)

@@ -486,6 +486,17 @@ def test_tables_that_failed_fail_the_task_after_the_others_are_done(spark: Stand
     assert context["ti"].pushed["result"]["tables"][0]["files_in"] == 2
 
 
+def test_parts_that_failed_fail_the_task_after_the_rest_is_done(spark: StandIn) -> None:
+    from airflow_provider_ducklake.lake.results import Failure
+
+    failures = (Failure("StorageError", "2 files stay"), Failure("BadInput", "a corrupt footer"))
+    spark.will(result(counts={"files_deleted": 7}, failures=failures), exit=1)
+    context = task_context()
+    with pytest.raises(AirflowException, match=r"StorageError: 2 files stay; a corrupt footer"):
+        Merge(task_id="x").execute(context)
+    assert context["ti"].pushed["result"]["counts"] == {"files_deleted": 7}
+
+
 def test_a_job_that_dies_without_a_word(spark: StandIn) -> None:
     spark.will(lines=["java.lang.OutOfMemoryError: Java heap space"], exit=137)
     with pytest.raises(AirflowException, match="OutOfMemoryError") as raised:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 from tests.interop.aftermath import life_goes_on
 from tests.interop.catalog import live_files
 from tests.interop.judge import Judge
@@ -52,3 +55,27 @@ def test_tables_that_opt_out(judge: Judge) -> None:
     assert not live_files(judge.catalog(), "u")
     judge.upkeep("flush_inlined_data", "main.u")
     assert len(live_files(judge.catalog(), "u")) == 1
+
+
+def test_a_step_that_fails(judge: Judge) -> None:
+    """The steps after it run, and the result tells both what failed and what was done."""
+    _busy(judge)
+    judge.upkeep("checkpoint")
+    judge.change_catalog(
+        "UPDATE ducklake_files_scheduled_for_deletion SET schedule_start = '2020-01-01 00:00:00+00'"
+    )
+    scheduled = [row["path"] for row in judge.catalog()["ducklake_files_scheduled_for_deletion"]]
+    stuck = Path(judge.lake.data_path, scheduled[0])
+    stuck.unlink()
+    stuck.mkdir()
+    (stuck / "in the way").touch()
+    judge.insert_values("main.u", (3,))
+    result = judge.operations.run("checkpoint", may_fail=True)
+    judge.accept({})
+    (failure,) = result.failures
+    assert failure.message.startswith("cleanup_old_files: 1 files could not be deleted")
+    assert result.counts["cleanup_old_files: files_deleted"] == len(scheduled) - 1
+    assert [table.table for table in result.tables] == ["main.u", "main.u"], "flushed, then merged"
+    shutil.rmtree(stuck)
+    judge.upkeep("checkpoint")
+    life_goes_on(judge, "main.u")

@@ -127,8 +127,11 @@ def test_one_file_that_cannot_be_deleted(judge: Judge) -> None:
     first.unlink()
     first.mkdir()
     (first / "in the way").write_text("a directory that is not empty cannot be unlinked")
-    with pytest.raises(StorageError, match=first.name):
-        judge.operations.run(CLEANUP, cleanup_all=True, force=True)
+    result = judge.operations.run(CLEANUP, cleanup_all=True, force=True, may_fail=True)
+    (failure,) = result.failures
+    assert failure.kind == StorageError.__name__
+    assert first.name in failure.message
+    assert {"files_deleted": 1, "files_failed": 1}.items() <= result.counts.items()
     assert not second.exists()
     scheduled = judge.catalog()["ducklake_files_scheduled_for_deletion"]
     assert [row["path"].rpartition("/")[2] for row in scheduled] == [first.name]

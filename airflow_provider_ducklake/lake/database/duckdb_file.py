@@ -117,25 +117,25 @@ class DuckDBFileDatabase:
     @contextmanager
     def _attached(self, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
         # A name no schema has: DuckDB takes the first part of a table's name for either.
-        name = f"lake_{uuid4().hex}"
+        name = quote_identifier(f"lake_{uuid4().hex}")
         if self._instance is None:
             self._instance = duckdb.connect(":memory:")
         with closing(self._instance.cursor()) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             self._attach(connection, name, read_only)
             try:
-                connection.execute(f"USE {name}")
+                connection.execute("USE " + name)
                 yield connection
             finally:
                 self._detach(connection, name)
 
     def _attach(self, connection: duckdb.DuckDBPyConnection, name: str, read_only: bool) -> None:
-        mode = ", READ_ONLY" if read_only else ""
-        file = quote_literal(self._location.target)
+        options = "(TYPE duckdb, READ_ONLY)" if read_only else "(TYPE duckdb)"
+        statement = " ".join(("ATTACH", quote_literal(self._location.target), "AS", name, options))
         deadline = time.monotonic() + self._lock_timeout
         while True:
             try:
-                connection.execute(f"ATTACH {file} AS {name} (TYPE duckdb{mode})")
+                connection.execute(statement)
             except (duckdb.IOException, duckdb.BinderException) as error:
                 if not _is_lock(error):
                     raise
@@ -150,7 +150,7 @@ class DuckDBFileDatabase:
 
     def _detach(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         try:
-            connection.execute(f"USE memory; DETACH {name}")
+            connection.execute("USE memory; DETACH " + name)
         except duckdb.Error:
             # It could not write what is committed into the file, and whoever opens that next will.
             # Without this instance nothing holds the file.

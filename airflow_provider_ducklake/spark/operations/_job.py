@@ -22,7 +22,7 @@ from airflow_provider_ducklake.lake.options import (
     parse_size,
 )
 from airflow_provider_ducklake.lake.reader import find_table
-from airflow_provider_ducklake.lake.results import OperationResult, TableResult
+from airflow_provider_ducklake.lake.results import Failure, OperationResult, TableResult
 from airflow_provider_ducklake.spark.runner import Runner
 from airflow_provider_ducklake.storage import open_store
 
@@ -168,6 +168,7 @@ def finished(
     tables: Sequence[TableResult] = (),
     *,
     counts: Mapping[str, int] | None = None,
+    failures: Sequence[Failure] = (),
     messages: Sequence[str] = (),
     already_done: bool = False,
 ) -> OperationResult:
@@ -182,6 +183,7 @@ def finished(
         snapshot_after=max(made, default=before),
         tables=tuple(tables),
         counts=dict(counts or {}),
+        failures=tuple(failures),
         messages=tuple(messages),
         seconds=round(time.monotonic() - started, 3),
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from airflow_provider_ducklake.lake.errors import LakeError
 from airflow_provider_ducklake.lake.options import OperationOptions
-from airflow_provider_ducklake.lake.results import OperationResult, TableResult
+from airflow_provider_ducklake.lake.results import Failure, OperationResult, TableResult
 from airflow_provider_ducklake.spark.operations._job import Job, finished
 from airflow_provider_ducklake.spark.operations.cleanup import (
     CLEANUP_OPTIONS,
@@ -81,7 +81,7 @@ def _run(
     tables: list[TableResult] = []
     counts: dict[str, int] = {}
     messages: list[str] = []
-    failures: list[LakeError] = []
+    failures: list[Failure] = []
     for name, step, known, given in steps:
         options = OperationOptions(name, {k: v for k, v in given.items() if v}, known)
         key = f"{job.info.key}/{name}" if job.info.key else None
@@ -89,15 +89,15 @@ def _run(
         try:
             result = step(own)
         except LakeError as error:
-            failures.append(error)
-            messages.append(f"{name} failed: {error}")
+            failures.append(Failure(type(error).__name__, f"{name}: {error}"))
             continue
+        failures += [replace(f, message=f"{name}: {f.message}") for f in result.failures]
         tables += [t for t in result.tables if t.files_in or t.files_out or t.error]
         counts |= {f"{name}: {key}": value for key, value in result.counts.items()}
         messages.append(f"{name}: {_did(result)}")
-    if failures:
-        raise type(failures[0])("; ".join(messages))
-    return finished(job, started, before, tables, counts=counts, messages=messages)
+    return finished(
+        job, started, before, tables, counts=counts, failures=failures, messages=messages
+    )
 
 
 def _did(result: OperationResult) -> str:

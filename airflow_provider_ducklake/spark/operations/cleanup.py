@@ -20,7 +20,7 @@ from airflow_provider_ducklake.lake.errors import LakeError, StorageError
 from airflow_provider_ducklake.lake.orphans import MAX_FRACTION, plan_orphans, refuse_shared_root
 from airflow_provider_ducklake.lake.paths import Location
 from airflow_provider_ducklake.lake.references import read_references
-from airflow_provider_ducklake.lake.results import OperationResult, Skipped
+from airflow_provider_ducklake.lake.results import Failure, OperationResult, Skipped
 from airflow_provider_ducklake.spark.operations._job import Job, finished
 from airflow_provider_ducklake.storage import DeleteOutcome, ObjectInfo, StorageOptions, open_store
 
@@ -160,11 +160,13 @@ def _reported(
 ) -> OperationResult:
     for path, reason in outcome.failed:
         job.report(f"not deleted: {path}: {reason}")
+    failures = []
     if outcome.failed:
         counts = {**counts, "files_failed": len(outcome.failed)}
         first_path, first_reason = outcome.failed[0]
-        raise StorageError(
+        message = (
             f"{len(outcome.failed)} files could not be deleted and stay for the next run "
             f"({len(outcome.done)} are done); the first: {first_path}: {first_reason}"
         )
-    return finished(job, started, head, counts=counts)
+        failures.append(Failure(StorageError.__name__, message))
+    return finished(job, started, head, counts=counts, failures=failures)
