@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from benchmarks import bench_compaction
+from benchmarks import bench_compaction, bench_ingest
 
 BENCHMARKS: Final[dict[str, Callable[[Sequence[str]], int]]] = {
     "compaction": bench_compaction.main,
+    "ingest": bench_ingest.main,
 }
 
 

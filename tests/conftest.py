@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import tempfile
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -37,6 +38,25 @@ settings.register_profile(
     max_examples=int(os.environ.get("DUCKLAKE_HYPOTHESIS_EXAMPLES") or 100),
 )
 settings.load_profile("many" if os.environ.get("DUCKLAKE_HYPOTHESIS_EXAMPLES") else "default")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that no worker is left alone with it in the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests of a file together, for the Spark session they share; but not histories."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist carries no types
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid if "::test_history[" in nodeid else super()._split_scope(nodeid)
+
+    # It would begin with the files that have most tests.
+    config.option.loadscopereorder = False
+    return Scheduling(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_unconfigure() -> None:

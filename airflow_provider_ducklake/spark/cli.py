@@ -158,6 +158,7 @@ def _with_report(
             runner=runner,
             tables=given.table,
             sources=given.source,
+            as_they_are=_as_they_are(given, options),
             dry_run=given.dry_run,
             commit=_commit_info(given),
             settings=KernelSettings(storage, given.memory_limit),
@@ -167,6 +168,15 @@ def _with_report(
     finally:
         if given.report_file:
             Path(given.report_file).write_text("".join(f"{line}\n" for line in lines))
+
+
+def _as_they_are(given: argparse.Namespace, options: Mapping[str, str]) -> bool:
+    """Tell whether the rows to ingest are those of some Parquet files, untouched."""
+    if given.sql or not given.source or any(name.startswith("reader.") for name in options):
+        return False
+    from airflow_provider_ducklake.spark.dataframes import format_of
+
+    return format_of(given.source, given.format) == "parquet"
 
 
 def _options(given: Sequence[str]) -> dict[str, str]:

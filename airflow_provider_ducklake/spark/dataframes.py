@@ -62,6 +62,12 @@ def read_source(
         raise BadInput(f"the source cannot be read: {first_line(error)}") from error
 
 
+def format_of(sources: Sequence[str], source_format: str | None) -> str:
+    """Return the Spark format of some files: the one given, or what the first one's ending says."""
+    ending = os.path.splitext(sources[0].rstrip("/*"))[1] if sources else ""
+    return source_format or _BY_ENDING.get(ending, "parquet")
+
+
 def _load(
     spark: SparkSession,
     sources: Sequence[str],
@@ -74,8 +80,7 @@ def _load(
         if len(sources) != 1:
             raise ConfigurationError("format table takes one table name as --source")
         return spark.table(sources[0])
-    kind = source_format or _BY_ENDING.get(os.path.splitext(sources[0].rstrip("/*"))[1], "parquet")
-    reader = spark.read.format(kind)
+    reader = spark.read.format(format_of(sources, source_format))
     for name, value in options.items():
         reader = reader.option(name, value)
     return reader.load(list(sources))

@@ -85,6 +85,7 @@ class History(RuleBasedStateMachine):
             self.factory.remove(self.lake)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_history(lake_factory: LakeFactory) -> None:
     """Every kept snapshot shows what it must after each step of a random history."""

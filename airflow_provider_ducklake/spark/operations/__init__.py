@@ -68,6 +68,7 @@ def run_operation(
     runner: Runner,
     tables: Sequence[str] = (),
     sources: Sequence[str] = (),
+    as_they_are: bool = False,
     dry_run: bool = False,
     commit: CommitInfo | None = None,
     settings: KernelSettings | None = None,
@@ -83,6 +84,7 @@ def run_operation(
         runner: Where the work on files is done.
         tables: `schema.table` names; empty means all, where that makes sense.
         sources: Files to bring in.
+        as_they_are: For `ingest`: the rows are those of the Parquet files in `sources`, untouched.
         dry_run: Stop after planning; the result says what would be done.
         commit: Author, message and idempotency key.
         settings: For the kernels; None takes the lake's storage and defaults.
@@ -101,6 +103,7 @@ def run_operation(
         settings=settings or KernelSettings(lake.storage),
         tables=tuple(tables),
         sources=tuple(sources),
+        as_they_are=as_they_are,
         dry_run=dry_run,
         info=commit or CommitInfo(),
         report=report,

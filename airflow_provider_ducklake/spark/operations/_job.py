@@ -38,6 +38,7 @@ class Job:
         options: The operation's own options.
         tables: Names of tables; empty means all.
         sources: Paths of files or data to bring in.
+        as_they_are: For `ingest`: the rows are those of the Parquet files in `sources`, untouched.
         report: Takes lines (file lists, plans) that are too long for a result.
     """
 
@@ -48,6 +49,7 @@ class Job:
     settings: KernelSettings
     tables: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    as_they_are: bool = False
     dry_run: bool = False
     info: CommitInfo = field(default_factory=CommitInfo)
     now: datetime = field(default_factory=utc_now)

@@ -28,6 +28,7 @@ from airflow_provider_ducklake.lake.options import parse_flag
 from airflow_provider_ducklake.lake.reader import split_name
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
 from airflow_provider_ducklake.lake.tables import is_planned, plan_table
+from airflow_provider_ducklake.spark.operations._file_copy import copy_files
 from airflow_provider_ducklake.spark.operations._job import Job, discard, finished, parquet_options
 from airflow_provider_ducklake.spark.operations.flush import flush_table
 from airflow_provider_ducklake.spark.schema import ColumnMatch, columns_of, match_columns
@@ -101,7 +102,11 @@ def _ingest_once(job: Job, name: str, data: DataFrame) -> TableResult:
     if job.dry_run:
         return TableResult(table.full_name, rows=data.count())
     _flush_before_overwrite(job, table, mode)
-    files = write_files(data, match, target.task, job.settings, job.operation)
+    files = None
+    if job.as_they_are and not match.missing:
+        files = copy_files(job, data, target.task, table.full_name)
+    if files is None:
+        files = write_files(data, match, target.task, job.settings, job.operation)
     return _commit(job.lake, target, files, job.info_for(name))
 
 

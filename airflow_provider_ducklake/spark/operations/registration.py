@@ -5,10 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
-from airflow_provider_ducklake.kernels.connection import KernelSettings
-from airflow_provider_ducklake.kernels.register import inspect_all
 from airflow_provider_ducklake.kernels.tasks import RegisterTask
 from airflow_provider_ducklake.lake.append import append_files
 from airflow_provider_ducklake.lake.commit import SnapshotWriter
@@ -21,6 +18,7 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.model import Table, WrittenFile
 from airflow_provider_ducklake.lake.registration import Registration, plan_registration
 from airflow_provider_ducklake.lake.results import OperationResult, Skipped, TableResult
+from airflow_provider_ducklake.spark.operations._footers import inspect_in_parallel
 from airflow_provider_ducklake.spark.operations._job import Job, finished
 from airflow_provider_ducklake.storage import open_store
 
@@ -95,33 +93,17 @@ def _inspect(job: Job, table: Table, paths: Sequence[str]) -> list[WrittenFile]:
         )
         for path in paths
     ]
-    slices = [tasks[start :: _slices(tasks)] for start in range(_slices(tasks))]
-    answers = job.runner.run(
-        partial(_inspect_files, job.settings), slices, f"{job.operation}: reading footers"
-    )
-    by_path: dict[str, WrittenFile | LakeError] = {}
-    for part, answer in zip(slices, answers, strict=True):
+    files, refused = [], []
+    for answer in inspect_in_parallel(job, tasks):
         if isinstance(answer, LakeError):
-            raise answer
-        by_path.update(zip((task.path for task in part), answer, strict=True))
-    refused = [error for error in by_path.values() if isinstance(error, LakeError)]
-    for error in refused:
-        job.report(str(error))
+            job.report(str(answer))
+            refused.append(answer)
+        else:
+            files.append(answer)
     if refused:
         more = f" (and {len(refused) - 1} more files, see the log)" if len(refused) > 1 else ""
         raise type(refused[0])(f"{refused[0]}{more}; nothing was registered")
-    return [file for path in paths if isinstance(file := by_path[path], WrittenFile)]
-
-
-def _slices(tasks: Sequence[RegisterTask]) -> int:
-    # A footer takes a millisecond, a Spark task a hundred times that.
-    return min(len(tasks), 32, 1 + len(tasks) // 50)
-
-
-def _inspect_files(
-    settings: KernelSettings, tasks: Sequence[RegisterTask]
-) -> list[WrittenFile | LakeError]:
-    return list(inspect_all(tasks, settings))
+    return files
 
 
 def _commit(
