@@ -91,7 +91,7 @@ def _complete(
                 inlined_deletes=tuple(sorted(p for p, s in positions if s <= snapshot_id)),
                 touched=bool(all_deletes or positions),
                 partition_values=values[file.data_file_id],
-                name_map=name_maps.get(file.mapping_id or -1, ()),
+                name_map=() if file.mapping_id is None else name_maps.get(file.mapping_id, ()),
             )
         )
     return sorted(complete, key=_merge_order)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
+
+# Of a lake with thousands of tables only these go into a result: XCom is no place for more.
+MOST_TABLES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,34 @@ class TableResult:
     error: str | None = None
 
 
+def worth_telling(
+    tables: Iterable[TableResult], limit: int = MOST_TABLES
+) -> tuple[list[TableResult], list[TableResult]]:
+    """Part the tables a result tells of from those only the log does.
+
+    Args:
+        tables: All of them, in order.
+        limit: Most to tell of: first those that failed, then those that changed.
+
+    Returns:
+        The told ones and the others, both in order.
+    """
+    tables = list(tables)
+    places = sorted(
+        range(len(tables)),
+        key=lambda place: (tables[place].error is None, not _is_changed(tables[place])),
+    )
+    told = set(places[:limit])
+    parts: tuple[list[TableResult], list[TableResult]] = ([], [])
+    for place, table in enumerate(tables):
+        parts[place not in told].append(table)
+    return parts
+
+
+def _is_changed(table: TableResult) -> bool:
+    return bool(table.files_in or table.files_out or table.rows)
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A part of an operation that failed while the rest of it was done.
@@ -75,7 +107,7 @@ class OperationResult:
         already_done: True when an earlier try had committed and its result is returned.
         snapshot_before: Newest snapshot when the operation began.
         snapshot_after: Newest snapshot this operation made, else `snapshot_before`.
-        tables: One entry a table the operation looked at.
+        tables: One entry a table the operation looked at; of very many only the most telling.
         counts: Figures that belong to no table: snapshots expired, files deleted, …
         failures: Parts that failed and belong to no table; the rest is done.
         messages: Notes a person should read.

@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--data-path", help="where the data lies; needed to create a lake")
     made.add_argument("--metadata-schema", help="schema of the metadata tables")
     made.add_argument("--table", action="append", default=[], help="schema.table; repeatable")
-    made.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
+    made.add_argument("--option", action="extend", nargs="+", default=[], metavar="NAME=VALUE")
     made.add_argument("--source", action="append", default=[], help="path or pattern; repeatable")
     made.add_argument("--format", help="Spark format of the source, or `table`")
     made.add_argument("--sql", help="query over the source, which is called `source`")

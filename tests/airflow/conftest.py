@@ -242,3 +242,22 @@ def task_log() -> Iterator[TaskLog]:
 
     with capture_logs() as entries:
         yield entries
+
+
+@pytest.fixture
+def default_lake(connect: Connect) -> None:
+    """A connection `ducklake_default`; nothing here opens its catalog."""
+    connect(
+        "ducklake_default",
+        conn_type="ducklake",
+        host="db",
+        login="etl",
+        password=ODD_PASSWORD,
+        schema="lakes",
+        extra={
+            "catalog_type": "postgres",
+            "metadata_schema": "ewr",
+            "data_path": "s3://b/l/",
+            "storage_options": {"aws_secret_access_key": "qu1et", "aws_region": "eu-west-1"},
+        },
+    )

@@ -51,7 +51,8 @@ def test_a_lake_and_a_table_are_created_and_described(
     attach = ["--attach", f"ducklake:sqlite:{tmp_path}/c.sqlite"]
     assert main(["create_lake", *attach, "--data-path", f"{tmp_path}/data"]) == 0
     columns = "columns=id int64, tags varchar[]"
-    assert main(["create_table", *attach, "--table", "t", "--option", columns]) == 0
+    options = ["--option", columns, "sorted_by=id", "--option", "if_not_exists=true"]
+    assert main(["create_table", *attach, "--table", "t", *options]) == 0
     capsys.readouterr()
     result_file = tmp_path / "result.json"
     assert main(["info", *attach, "--json", "--result-file", str(result_file)]) == 0

@@ -22,7 +22,12 @@ from airflow_provider_ducklake.lake.options import (
     parse_size,
 )
 from airflow_provider_ducklake.lake.reader import find_table
-from airflow_provider_ducklake.lake.results import Failure, OperationResult, TableResult
+from airflow_provider_ducklake.lake.results import (
+    Failure,
+    OperationResult,
+    TableResult,
+    worth_telling,
+)
 from airflow_provider_ducklake.spark.runner import Runner
 from airflow_provider_ducklake.storage import open_store
 
@@ -176,6 +181,11 @@ def finished(
 ) -> OperationResult:
     """Put an operation's result together."""
     made = [table.snapshot_id for table in tables if table.snapshot_id is not None]
+    told, others = worth_telling(tables)
+    for table in others:
+        job.report(str(table))
+    if others:
+        messages = (*messages, f"{len(others):,} more tables are told of in the log only")
     return OperationResult(
         operation=job.operation,
         lake=str(job.lake),
@@ -183,7 +193,7 @@ def finished(
         already_done=already_done,
         snapshot_before=before,
         snapshot_after=max(made, default=before),
-        tables=tuple(tables),
+        tables=tuple(told),
         counts=dict(counts or {}),
         failures=tuple(failures),
         messages=tuple(messages),

@@ -94,7 +94,7 @@ def matching_partitions(
         raise NotFound(f"{table.full_name} has {has}, not all of {', '.join(wanted)}")
     selected = set()
     for file in files:
-        keys = names.get(file.partition_id or -1, [])
+        keys = [] if file.partition_id is None else names.get(file.partition_id, [])
         values = dict(zip(keys, file.partition_values, strict=False))
         if all(values.get(key) == value for key, value in wanted.items()):
             selected.add(file.partition_values)

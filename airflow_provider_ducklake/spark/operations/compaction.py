@@ -185,7 +185,7 @@ def _task(
 ) -> RewriteTask:
     options = parquet_options(view.options, table)
     first = group.files[0]
-    spec = specs.get(first.partition_id or -1)
+    spec = None if first.partition_id is None else specs.get(first.partition_id)
     directory = table.data_path
     if spec is not None and options.hive_file_pattern:
         directory += directory_of(spec, group.columns, first.partition_values)
