@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.spark.operations import run_operation
 from airflow_provider_ducklake.spark.runner import LocalRunner, Runner, SparkRunner
-from benchmarks.common import ROWS, Outcome, attached, one, report, spark_context
+from benchmarks.common import ROWS, Outcome, attached, best_of, one, report, spark_context
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,16 +58,14 @@ def main(arguments: Sequence[str]) -> int:
 def _measure(
     name: str, merge: Callable[[Path], None], pristine: Path, lake: Path, repeat: int
 ) -> Outcome:
-    times = []
-    for _ in range(repeat):
+    def prepare() -> None:
         shutil.rmtree(lake, ignore_errors=True)
         shutil.copytree(pristine, lake)
-        began = time.perf_counter()
-        merge(lake)
-        times.append(time.perf_counter() - began)
+
+    seconds = best_of(repeat, prepare, lambda: merge(lake))
     with attached(lake) as session:
         files = one(session, "SELECT file_count FROM ducklake_table_info('lake')")[0]
-        return Outcome(name, min(times), int(files), _checksum(session))
+        return Outcome(name, seconds, int(files), _checksum(session))
 
 
 def _merge_by_extension(lake: Path, threads: int) -> None:
@@ -79,7 +76,7 @@ def _merge_by_extension(lake: Path, threads: int) -> None:
 def _merge_by_us(lake: Path, runner: Runner) -> None:
     opened = Lake.open(CatalogLocation("sqlite", f"{lake}/catalog.sqlite"))
     result = run_operation("merge_adjacent_files", opened, {}, runner=runner, report=lambda _: None)
-    if result.is_failed:
+    if result.failed_tables:
         sys.exit(f"the merge failed: {result.failed_tables[0].error}")
 
 

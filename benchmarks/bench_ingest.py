@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.spark.operations import run_operation
 from airflow_provider_ducklake.spark.runner import SparkRunner
 from airflow_provider_ducklake.spark.session import sql_session
-from benchmarks.common import ROWS, Outcome, attached, one, report, spark_context
+from benchmarks.common import ROWS, Outcome, attached, best_of, one, report, spark_context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,15 +61,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _measure(name: str, load: Callable[[], None], target: Path, repeat: int) -> Outcome:
-    times = []
-    for _ in range(repeat):
+    def prepare() -> None:
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
-        began = time.perf_counter()
-        load()
-        times.append(time.perf_counter() - began)
+
+    seconds = best_of(repeat, prepare, load)
     files = sorted(target.rglob("*.parquet"))
-    return Outcome(name, min(times), len(files), _checksum(target))
+    return Outcome(name, seconds, len(files), _checksum(target))
 
 
 def _by_extension(source: Path, target: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,17 @@ def spark_context() -> Iterator[SparkContext]:
     with open_context("benchmark", "local[2]") as context:
         context.parallelize(range(2), 2).map(str).collect()
         yield context
+
+
+def best_of(repeat: int, prepare: Callable[[], object], run: Callable[[], object]) -> float:
+    """Return the seconds of the quickest of some runs, each prepared anew."""
+    times = []
+    for _ in range(repeat):
+        prepare()
+        began = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - began)
+    return min(times)
 
 
 def report(outcomes: Sequence[Outcome], before: tuple[Any, ...]) -> int:

@@ -54,6 +54,11 @@ class TableResult:
     remaining: int = 0
     error: str | None = None
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything was, or in a dry run would be, done to the table."""
+        return bool(self.files_in or self.files_out or self.rows)
+
 
 def worth_telling(
     tables: Iterable[TableResult], limit: int = MOST_TABLES
@@ -70,17 +75,13 @@ def worth_telling(
     tables = list(tables)
     places = sorted(
         range(len(tables)),
-        key=lambda place: (tables[place].error is None, not _is_changed(tables[place])),
+        key=lambda place: (tables[place].error is None, not tables[place].is_changed),
     )
     told = set(places[:limit])
     parts: tuple[list[TableResult], list[TableResult]] = ([], [])
     for place, table in enumerate(tables):
         parts[place not in told].append(table)
     return parts
-
-
-def _is_changed(table: TableResult) -> bool:
-    return bool(table.files_in or table.files_out or table.rows)
 
 
 @dataclass(frozen=True, slots=True)

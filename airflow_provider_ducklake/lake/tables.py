@@ -210,15 +210,13 @@ def add_table(writer: SnapshotWriter, planned: Table) -> Table:
 
 def _is_taken(session: Session, planned: Table) -> bool:
     """Tell whether a live table or view of the schema has the name already."""
-    for metadata, column in (("ducklake_table", "table_name"), ("ducklake_view", "view_name")):
-        names = session.rows(
-            f"SELECT {column} FROM {{entries}} WHERE schema_id = ? AND end_snapshot IS NULL",
-            (planned.schema.schema_id,),
-            entries=metadata,
-        )
-        if any(name.lower() == planned.name.lower() for (name,) in names):
-            return True
-    return False
+    names = session.rows(
+        "SELECT table_name FROM {ducklake_table} WHERE schema_id = ? AND end_snapshot IS NULL "
+        "UNION ALL "
+        "SELECT view_name FROM {ducklake_view} WHERE schema_id = ? AND end_snapshot IS NULL",
+        (planned.schema.schema_id, planned.schema.schema_id),
+    )
+    return any(name.lower() == planned.name.lower() for (name,) in names)
 
 
 def drop_table(lake: Lake, name: str, *, info: CommitInfo | None = None) -> Committed[None]:

@@ -69,7 +69,7 @@ def sql_session(context: SparkContext) -> SparkSession:
     """Return the session of a running application, for DataFrames and SQL."""
     from pyspark.sql import SparkSession
 
-    return SparkSession.builder.config(conf=context.getConf()).getOrCreate()
+    return SparkSession(context)
 
 
 def _is_submitted() -> bool:

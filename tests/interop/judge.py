@@ -128,7 +128,7 @@ class Judge:
         """
         result = self._ours(name, *tables, **options)
         self.accept({})
-        changed = {t.table for t in result.tables if t.files_in or t.files_out or t.rows}
+        changed = {t.table for t in result.tables if t.is_changed}
         if changed:
             self.check(*changed)
         return result

@@ -10,16 +10,17 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_ducklake.kernels.connection import KernelSettings
 from airflow_provider_ducklake.kernels.partitioning import directory_values
 from airflow_provider_ducklake.kernels.rewrite import rewrite
 from airflow_provider_ducklake.kernels.tasks import AppendTask, RegisterTask, RewriteTask
 from airflow_provider_ducklake.lake.errors import LakeError
 from airflow_provider_ducklake.lake.model import DataFile, WrittenFile
 from airflow_provider_ducklake.lake.paths import Location
-from airflow_provider_ducklake.spark.operations._footers import inspect_in_parallel
-from airflow_provider_ducklake.spark.operations._job import Job, discard
-from airflow_provider_ducklake.storage import open_store
+from airflow_provider_ducklake.spark.operations._job import Job, discard, first_error
+from airflow_provider_ducklake.spark.operations._source_files import (
+    find_files,
+    inspect_in_parallel,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,28 +48,40 @@ def copy_files(
     Raises:
         StorageError: A file cannot be read or written; what others wrote is removed.
     """
-    if task.partition is not None or task.sort_keys:
-        return None
     try:
-        paths = _paths(job, data)
-        files = _inspect(job, paths, task, table_name) if paths else []
+        groups = _groups(job, data, task, table_name)
     except LakeError as error:
         job.report(f"the rows go through Spark: {error}")
         return None
-    parallelism = data.sparkSession.sparkContext.defaultParallelism
-    groups = group_files(files, task.options.target_file_size, parallelism)
-    if not groups or len(groups) < min(parallelism, _size(files) // (2 * SMALLEST_GROUP)):
-        return None
     orders = [RewriteTask(task.columns, g, task.directory, task.options, (), False) for g in groups]
     answers = job.runner.run(
-        partial(_copy, job.settings), orders, f"{job.operation}: copying {len(files)} files"
+        partial(rewrite, settings=job.settings), orders, f"{job.operation}: copying files"
     )
-    failed = [answer for answer in answers if isinstance(answer, LakeError)]
     written = [file for answer in answers if not isinstance(answer, LakeError) for file in answer]
-    if failed:
+    if failure := first_error(answers):
         discard(job.lake, (file.path for file in written))
-        raise failed[0]
+        raise failure
     return written
+
+
+def _groups(
+    job: Job, data: DataFrame, task: AppendTask, table_name: str
+) -> list[tuple[DataFile, ...]]:
+    """Return the files to copy, a group for each file to write.
+
+    Raises:
+        LakeError: The rows have to go through Spark; the message says why.
+    """
+    if task.partition is not None or task.sort_keys:
+        raise LakeError(f"{table_name} is partitioned or sorted")
+    files = _inspect(job, _paths(job, data), task, table_name)
+    parallelism = data.sparkSession.sparkContext.defaultParallelism
+    groups = group_files(files, task.options.target_file_size, parallelism)
+    if not groups:
+        raise LakeError("the files have no rows")
+    if len(groups) < min(parallelism, _size(files) // (2 * SMALLEST_GROUP)):
+        raise LakeError(f"{len(files)} large files do not keep {parallelism} cores busy")
+    return groups
 
 
 def group_files(
@@ -111,16 +124,14 @@ def _as_data_files(files: Iterable[WrittenFile]) -> Iterable[DataFile]:
 
 
 def _paths(job: Job, data: DataFrame) -> list[str]:
-    """Return the files, none when Spark sees others, or columns in their directories."""
-    found = [
-        path
-        for source in job.sources
-        for path in open_store(source, job.settings.storage).glob(source)
-    ]
+    """Return the files; refuse when Spark sees others, or columns in their directories."""
+    found = find_files(job)
     by_us = sorted(Location.parse(path).url for path in found)
     by_spark = sorted(Location.from_uri(path).url for path in data.inputFiles())
-    if by_us != by_spark or any(directory_values(path) for path in found):
-        return []
+    if by_us != by_spark:
+        raise LakeError("Spark reads other files than those that end in .parquet")
+    if any(directory_values(path) for path in found):
+        raise LakeError("directories of the files give columns their values")
     return found
 
 
@@ -130,16 +141,10 @@ def _inspect(
     orders = [
         RegisterTask(path, table_name, task.columns, hive_partitioning=False) for path in paths
     ]
-    files = []
-    for answer in inspect_in_parallel(job, orders):
-        if isinstance(answer, LakeError):
-            raise answer
-        files.append(answer)
-    return files
-
-
-def _copy(settings: KernelSettings, order: RewriteTask) -> tuple[WrittenFile, ...]:
-    return rewrite(order, settings)
+    answers = inspect_in_parallel(job, orders)
+    if error := first_error(answers):
+        raise error
+    return [file for file in answers if not isinstance(file, LakeError)]
 
 
 def _size(files: Iterable[WrittenFile]) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from airflow_provider_ducklake.kernels.connection import KernelSettings
 from airflow_provider_ducklake.kernels.rewrite import rewrite
 from airflow_provider_ducklake.kernels.tasks import RewriteTask
 from airflow_provider_ducklake.lake.compaction import (
@@ -26,7 +25,7 @@ from airflow_provider_ducklake.lake.errors import (
     LakeError,
 )
 from airflow_provider_ducklake.lake.lake import LakeView
-from airflow_provider_ducklake.lake.model import PartitionSpec, Table, WrittenFile
+from airflow_provider_ducklake.lake.model import PartitionSpec, Table
 from airflow_provider_ducklake.lake.options import OperationOptions, parse_fraction
 from airflow_provider_ducklake.lake.reader import column_versions
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
@@ -203,7 +202,7 @@ def _task(
 def _run(job: Job, planned: _Planned, *, commits_merges: bool) -> TableResult:
     plan = planned.plan
     written = job.runner.run(
-        partial(_rewrite, job.settings),
+        partial(rewrite, settings=job.settings),
         planned.tasks,
         f"{job.operation} {plan.table.full_name}: {len(planned.tasks)} groups",
     )
@@ -229,10 +228,6 @@ def _run(job: Job, planned: _Planned, *, commits_merges: bool) -> TableResult:
         raise
     result = commit.value or plan.result()
     return replace(result, error=str(error)) if error else result
-
-
-def _rewrite(settings: KernelSettings, task: RewriteTask) -> tuple[WrittenFile, ...]:
-    return rewrite(task, settings)
 
 
 def _describe(job: Job, plan: CompactionPlan) -> None:

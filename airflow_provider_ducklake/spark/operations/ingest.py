@@ -55,7 +55,6 @@ class _Target:
 
     table: Table
     grown: Table
-    base: int
     task: AppendTask
     mode: str
 
@@ -101,7 +100,7 @@ def _ingest_once(job: Job, name: str, data: DataFrame) -> TableResult:
         target = _target(view, table, match, mode)
     if job.dry_run:
         return TableResult(table.full_name, rows=data.count())
-    _flush_before_overwrite(job, table, mode)
+    _flush_before_overwrite(job, target)
     files = None
     if job.as_they_are and not match.missing:
         files = copy_files(job, data, target.task, table.full_name)
@@ -211,12 +210,14 @@ def _target(view: LakeView, table: Table, match: ColumnMatch, mode: str) -> _Tar
         partition=table.partition,
         sort_keys=table.sort_keys if sorts else (),
     )
-    return _Target(table, grown, view.head.snapshot_id, task, mode)
+    # A table that is created has nothing to replace.
+    return _Target(table, grown, task, "append" if is_planned(table) else mode)
 
 
-def _flush_before_overwrite(job: Job, table: Table, mode: str) -> None:
+def _flush_before_overwrite(job: Job, target: _Target) -> None:
     """Give inlined rows their partition: only files have one that can be replaced."""
-    if mode != "overwrite_partitions" or is_planned(table):
+    table = target.table
+    if target.mode != "overwrite_partitions":
         return
     with job.lake.view() as view:
         if not count_live_rows(view.session, table.table_id):
@@ -228,14 +229,15 @@ def _flush_before_overwrite(job: Job, table: Table, mode: str) -> None:
 def _commit(
     lake: Lake, target: _Target, files: Sequence[WrittenFile], info: CommitInfo | None
 ) -> TableResult:
-    overwrite, new = None, is_planned(target.table)
-    if target.mode == "overwrite" and not new:
+    overwrite = None
+    if target.mode == "overwrite":
         overwrite = Overwrite()
-    elif target.mode == "overwrite_partitions" and not new:
+    elif target.mode == "overwrite_partitions":
         overwrite = Overwrite(frozenset(file.partition_values for file in files))
         _refuse_other_specs(lake, target.table)
     rows = sum(file.record_count for file in files)
-    if rows == 0 and overwrite is None and not target.new_columns and not new:
+    changes_nothing = overwrite is None and not target.new_columns and not is_planned(target.table)
+    if rows == 0 and changes_nothing:
         return TableResult(target.table.full_name)
     try:
         commit = append_files(

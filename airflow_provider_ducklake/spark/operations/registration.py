@@ -18,9 +18,11 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.model import Table, WrittenFile
 from airflow_provider_ducklake.lake.registration import Registration, plan_registration
 from airflow_provider_ducklake.lake.results import OperationResult, Skipped, TableResult
-from airflow_provider_ducklake.spark.operations._footers import inspect_in_parallel
 from airflow_provider_ducklake.spark.operations._job import Job, finished
-from airflow_provider_ducklake.storage import open_store
+from airflow_provider_ducklake.spark.operations._source_files import (
+    find_files,
+    inspect_in_parallel,
+)
 
 REGISTER_OPTIONS = ("allow_missing", "ignore_extra_columns", "hive_partitioning", "on_duplicate")
 
@@ -36,7 +38,7 @@ def add_data_files(job: Job) -> OperationResult:
     done = job.find_done(table.full_name)
     if done is not None:
         return finished(job, started, before, [done], already_done=True)
-    paths = _found(job)
+    paths = find_files(job)
     with job.lake.view() as view:
         plan = plan_registration(view.session, table, paths, view.data_path)
     _report_duplicates(job, plan)
@@ -55,18 +57,6 @@ def add_data_files(job: Job) -> OperationResult:
         return finished(job, started, before, [result])
     result = _commit(job, table, with_rows, skipped)
     return finished(job, started, before, [result])
-
-
-def _found(job: Job) -> list[str]:
-    if not job.sources:
-        raise ConfigurationError("add_data_files needs files: give --source PATH or PATTERN")
-    paths: list[str] = []
-    for source in job.sources:
-        matches = open_store(source, job.settings.storage).glob(source)
-        if not matches:
-            raise BadInput(f"no Parquet file matches {source!r}: check the path")
-        paths += matches
-    return paths
 
 
 def _report_duplicates(job: Job, plan: Registration) -> None:

@@ -1,4 +1,4 @@
-"""Reading the footers of many Parquet files on the executors."""
+"""The Parquet files a job is given: finding them, and reading their footers on the executors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,29 @@ from functools import partial
 from airflow_provider_ducklake.kernels.connection import KernelSettings
 from airflow_provider_ducklake.kernels.register import inspect_all
 from airflow_provider_ducklake.kernels.tasks import RegisterTask
-from airflow_provider_ducklake.lake.errors import LakeError
+from airflow_provider_ducklake.lake.errors import BadInput, ConfigurationError, LakeError
 from airflow_provider_ducklake.lake.model import WrittenFile
 from airflow_provider_ducklake.spark.operations._job import Job
+from airflow_provider_ducklake.storage import open_store
+
+
+def find_files(job: Job) -> list[str]:
+    """Return the full paths of a job's sources, patterns and folders resolved.
+
+    Raises:
+        BadInput: A source names no file.
+        ConfigurationError: There are no sources.
+        StorageError: The store refused.
+    """
+    if not job.sources:
+        raise ConfigurationError(f"{job.operation} needs files: give --source PATH or PATTERN")
+    paths: list[str] = []
+    for source in job.sources:
+        matches = open_store(source, job.settings.storage).glob(source)
+        if not matches:
+            raise BadInput(f"no Parquet file matches {source!r}: check the path")
+        paths += matches
+    return paths
 
 
 def inspect_in_parallel(job: Job, tasks: Sequence[RegisterTask]) -> list[WrittenFile | LakeError]:
