@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -25,38 +25,17 @@ from airflow_provider_ducklake.operators.compaction import (
     DuckLakeRewriteDataFilesOperator,
 )
 from airflow_provider_ducklake.operators.ingest import DuckLakeIngestOperator
+from airflow_provider_ducklake.operators.params import (
+    ALL_TABLES,
+    CHECKPOINT,
+    EVERY_STEP,
+    STEPS,
+    maintenance_params,
+)
 from airflow_provider_ducklake.operators.snapshots import DuckLakeExpireSnapshotsOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 
 QUARTERS = ("Q1", "Q2", "Q3", "Q4")
-ALL_TABLES = "all tables"
-EVERY_STEP = "every step"
-CHECKPOINT = "checkpoint"
-# The order matters: rows first become files, files are compacted before snapshots let go of the old
-# ones, and only what no snapshot needs is deleted.
-STEPS = (
-    "flush_inlined_data",
-    "merge_adjacent_files",
-    "rewrite_data_files",
-    "expire_snapshots",
-    "cleanup_old_files",
-    "delete_orphaned_files",
-)
-OPERATION_LABELS = {
-    EVERY_STEP: "Every step, one task each",
-    CHECKPOINT: "Every step in one Spark application (checkpoint)",
-    "flush_inlined_data": "Only write inlined rows to files",
-    "merge_adjacent_files": "Only merge small files",
-    "rewrite_data_files": "Only rewrite files with many deleted rows",
-    "expire_snapshots": "Only expire snapshots",
-    "cleanup_old_files": "Only delete files no snapshot needs",
-    "delete_orphaned_files": "Only delete orphaned files",
-}
-
-_UNITS = "(seconds?|minutes?|hours?|days?|weeks?)"
-AGE = rf"^\d+ {_UNITS}( \d+ {_UNITS})*$"
-AGE_OR_INSTANT = rf"{AGE}|^\d{{4}}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(Z|[+-]\d\d(:?\d\d)?)$"
-SIZE = r"^\d+(\.\d+)? ?([kMGT]i?B)?$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,93 +261,6 @@ that commit's result.
     return dag
 
 
-def maintenance_params(tenant: Tenant) -> dict[str, Param]:
-    """Return the form of the maintenance DAG."""
-    retention = tenant.retention
-    return {
-        "operation": Param(
-            EVERY_STEP,
-            type="string",
-            title="Operation",
-            description="Steps that are not chosen are skipped.",
-            enum=list(OPERATION_LABELS),
-            values_display=OPERATION_LABELS,
-            section="What to do",
-        ),
-        "table": Param(
-            ALL_TABLES,
-            type="string",
-            title="Table",
-            description="For compaction. Snapshots and files are those of the whole lake.",
-            enum=[ALL_TABLES, *tenant.tables],
-            section="What to do",
-        ),
-        "dry_run": Param(
-            False,
-            type="boolean",
-            title="Dry run",
-            description="Change nothing; the task's result says what would be done.",
-            section="What to do",
-        ),
-        "target_file_size": Param(
-            None,
-            type=["string", "null"],
-            title="Size of merged files",
-            description="Such as 128MB. Empty: the table's own setting.",
-            pattern=SIZE,
-            section="Compaction",
-        ),
-        "max_compacted_files": Param(
-            None,
-            type=["integer", "null"],
-            title="At most so many new files",
-            description="Bounds the work of one run. Empty: no bound.",
-            minimum=1,
-            section="Compaction",
-        ),
-        "delete_threshold": Param(
-            retention.delete_threshold,
-            type="number",
-            title="Share of deleted rows",
-            description="From 0 to 1. Files with at least this share are rewritten without them.",
-            minimum=0,
-            maximum=1,
-            section="Compaction",
-        ),
-        "older_than": Param(
-            retention.older_than,
-            type="string",
-            title="Expire snapshots older than",
-            description="An age such as 30 days, or an instant: 2026-01-31 18:00:00+00.",
-            pattern=AGE_OR_INSTANT,
-            section="Snapshots",
-        ),
-        "retain_last": Param(
-            retention.retain_last,
-            type="integer",
-            title="But keep the newest",
-            description="So many snapshots stay, however old.",
-            minimum=1,
-            section="Snapshots",
-        ),
-        "grace": Param(
-            retention.grace,
-            type="string",
-            title="Delete files unused for",
-            description="Running readers and jobs still need younger ones.",
-            pattern=AGE,
-            section="Files",
-        ),
-        "force": Param(
-            False,
-            type="boolean",
-            title="Allow a shorter wait than the lake's own",
-            description="Only when nobody reads or writes this lake: it can break them.",
-            section="Files",
-        ),
-    }
-
-
 def maintenance_tasks(tenant: Tenant) -> dict[str, Any]:
     """Return one operator a step, and the one that does all steps at once, by operation."""
     tables = "{{ '' if params.table == '" + ALL_TABLES + "' else params.table }}"
@@ -445,7 +337,7 @@ which the lake's own setting (`delete_older_than`, 2 days at first) bounds from 
         catchup=False,
         max_active_runs=1,
         default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
-        params=maintenance_params(tenant),
+        params=maintenance_params(tenant.tables, **asdict(tenant.retention)),
         tags=["ducklake", tenant.name, "maintenance"],
     ) as dag:
         tasks = maintenance_tasks(tenant)

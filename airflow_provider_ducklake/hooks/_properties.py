@@ -34,7 +34,8 @@ def write_properties(
             raise ConfigurationError(
                 f"the Spark properties file {base} cannot be read: {type(error).__name__}"
             ) from None
-    lines += [f"{name} {_escaped(name, value)}" for name, value in properties.items()]
+    # With a space for the sign, a value's own first "=" or ":" would be taken for it.
+    lines += [f"{name}={_escaped(name, value)}" for name, value in properties.items()]
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write("\n".join([*lines, ""]))

@@ -97,10 +97,13 @@ class SnapshotWriter:
         self._next_catalog_id: int | None = None
 
     def new_file_id(self) -> int:
-        """Return an id no data or delete file of this lake has ever had.
+        """Return an id no data file, delete file or name mapping of this lake has ever had.
 
         A foreign writer can leave a `next_file_id` that is already taken (cases FL-03): the ids
-        in use count too.
+        in use count too. Name mappings share these ids, whatever the specification says of
+        `next_catalog_id`: the reference numbers them so, and a client that is attached looks
+        for new ones only from the `next_file_id` it last saw
+        (src/storage/ducklake_catalog.cpp, LoadNameMaps).
         """
         if self._next_file_id is None:
             self._next_file_id = max(
@@ -108,12 +111,13 @@ class SnapshotWriter:
                 1 + self._largest("data_file_id", "ducklake_data_file"),
                 1 + self._largest("delete_file_id", "ducklake_delete_file"),
                 1 + self._largest("data_file_id", "ducklake_files_scheduled_for_deletion"),
+                1 + self._largest("mapping_id", "ducklake_column_mapping"),
             )
         self._next_file_id += 1
         return self._next_file_id - 1
 
     def new_catalog_id(self) -> int:
-        """Return an id no schema, table, view, partition, sort order or mapping has ever had."""
+        """Return an id no schema, table, view, macro, partition or sort order has ever had."""
         if self._next_catalog_id is None:
             used = (
                 ("schema_id", "ducklake_schema"),
@@ -122,7 +126,6 @@ class SnapshotWriter:
                 ("macro_id", "ducklake_macro"),
                 ("partition_id", "ducklake_partition_info"),
                 ("sort_id", "ducklake_sort_info"),
-                ("mapping_id", "ducklake_column_mapping"),
             )
             taken = max(self._largest(column, table) for column, table in used)
             self._next_catalog_id = max(self.head.next_catalog_id, 1 + taken)

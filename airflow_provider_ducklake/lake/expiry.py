@@ -11,6 +11,7 @@ from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.errors import CommitConflict, ConfigurationError, NotFound
 from airflow_provider_ducklake.lake.file_rows import remove_data_files, schedule_objects
 from airflow_provider_ducklake.lake.files import inlined_delete_table
+from airflow_provider_ducklake.lake.inlined import drop_inlined_tables
 from airflow_provider_ducklake.lake.instants import utc_now
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.model import Snapshot
@@ -219,14 +220,9 @@ def _remove(session: Session, table: str, files: Files) -> None:
 
 
 def _remove_tables(session: Session, tables: Sequence[int]) -> None:
-    inlined = session.rows_in(
-        "SELECT table_name FROM {ducklake_inlined_data_tables} WHERE table_id IN (??)", tables
-    )
-    names = [name for (name,) in inlined] + [inlined_delete_table(t) for t in tables]
     for table in _OF_A_TABLE:
         session.execute_in("DELETE FROM {gone} WHERE table_id IN (??)", tables, gone=table)
-    for name in names:
-        session.execute("DROP TABLE IF EXISTS {inlined}", inlined=name)
+    drop_inlined_tables(session, tables)
 
 
 def _remove_entries(session: Session) -> None:

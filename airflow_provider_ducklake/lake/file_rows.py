@@ -165,7 +165,7 @@ def _mapping_ids(
     result: list[int | None] = []
     for name_map in maps:
         if name_map and name_map not in known:
-            known[name_map] = writer.new_catalog_id()
+            known[name_map] = writer.new_file_id()
             _write_mapping(writer.session, table.table_id, known[name_map], name_map)
         result.append(known[name_map] if name_map else None)
     return result

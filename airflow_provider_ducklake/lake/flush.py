@@ -25,12 +25,12 @@ from airflow_provider_ducklake.lake.files import (
 from airflow_provider_ducklake.lake.inlined import (
     InlinedRow,
     InlinedTable,
-    drop_superseded,
     inlined_tables,
     lives,
     read_inlined_rows,
     remove_inlined_deletes,
     remove_inlined_rows,
+    retire_superseded,
 )
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.model import DataFile, Table, WrittenDeleteFile, WrittenFile
@@ -148,7 +148,7 @@ def commit_flush(
     def write(writer: SnapshotWriter) -> TableResult:
         for output in outputs:
             _replace_rows(writer, plan, output)
-        drop_superseded(writer.session, plan.table.table_id)
+        retire_superseded(writer.session, plan.table.table_id)
         files = [file for output in outputs for file in output.files]
         result = replace(
             plan.result(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,6 +14,7 @@ from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.lake.files import inlined_delete_table
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 
+_INLINED: Final = re.compile(r"ducklake_inlined_(data|delete)_(?P<table_id>\d+)(_\d+)?")
 _BYTES: Final = frozenset({"varchar", "json", "blob"})  # PostgreSQL keeps these as bytea
 
 
@@ -127,20 +129,33 @@ def remove_inlined_rows(session: Session, table: InlinedTable, up_to: int) -> in
     return session.execute(statement, (up_to,), inlined=table.name)
 
 
-def drop_superseded(session: Session, table_id: int) -> None:
-    """Drop the inlined-data tables of older schema versions that hold no row any more.
+def retire_superseded(session: Session, table_id: int) -> None:
+    """Take the inlined-data tables of older schema versions that hold no row off the list.
+
+    Clients that attach from now on do not look into them. The empty tables stay until the lake
+    table is gone: a client that is attached remembers the list it once read, and fails at every
+    snapshot when one of them is missing (the reference drops them, and so breaks its neighbours).
 
     Source: DropEmptySupersededInlinedTables in ducklake_transaction_state.cpp.
     """
     for table in inlined_tables(session, table_id)[:-1]:
-        if session.has_table(table.name):
-            if session.value("SELECT count(*) FROM {inlined}", inlined=table.name):
-                continue
-            session.execute("DROP TABLE {inlined}", inlined=table.name)
+        if session.has_table(table.name) and session.value(
+            "SELECT count(*) FROM {inlined}", inlined=table.name
+        ):
+            continue
         session.execute(
             "DELETE FROM {ducklake_inlined_data_tables} WHERE table_id = ? AND schema_version = ?",
             (table_id, table.schema_version),
         )
+
+
+def drop_inlined_tables(session: Session, table_ids: Iterable[int]) -> None:
+    """Drop what held inlined rows and deletes of lake tables that are gone, retired ones too."""
+    gone = set(table_ids)
+    for name in session.table_names():
+        match = _INLINED.fullmatch(name)
+        if match and int(match["table_id"]) in gone:
+            session.execute("DROP TABLE {inlined}", inlined=name)
 
 
 def end_inlined_rows(writer: SnapshotWriter, table_id: int) -> None:

@@ -84,17 +84,17 @@ def failure_of(outcome: dict[str, Any]) -> AirflowException | None:
     """Return the error a job reported, of itself or of single tables; None when all went well."""
     if error := outcome.get("error"):
         return airflow_error_named(str(error.get("type")), str(error.get("message")))
-    if failures := outcome.get("failures"):
-        message = "; ".join(str(failure.get("message")) for failure in failures)
-        return airflow_error_named(str(failures[0].get("kind")), message)
+    failures = outcome.get("failures") or []
     tables = outcome.get("tables") or []
     failed = [table for table in tables if table.get("error")]
-    if not failed:
-        return None
-    details = "; ".join(f"{table['table']}: {table['error']}" for table in failed)
-    return AirflowException(
-        f"{outcome.get('operation')} failed for {len(failed)} of {len(tables)} tables: {details}"
-    )
+    said = [str(failure.get("message")) for failure in failures]
+    if failed:
+        details = "; ".join(f"{table['table']}: {table['error']}" for table in failed)
+        operation, of_all = outcome.get("operation"), f"{len(failed)} of {len(tables)} tables"
+        said.append(f"{operation} failed for {of_all}: {details}")
+    if failures:
+        return airflow_error_named(str(failures[0].get("kind")), "; ".join(said))
+    return AirflowException(said[0]) if said else None
 
 
 def summary_lines(result: dict[str, Any]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from scripts.demo_support.airflow_versions import dag_bag, listener_manager
 from scripts.demo_support.catalogs import LakePlace
 from scripts.demo_support.reference import ReferenceLake
 from scripts.demo_support.truth import BLIZZARD, TOOK_OFF
@@ -133,9 +134,7 @@ def run_dag(dag_id: str, conf: Mapping[str, Any]) -> None:
     Raises:
         SystemExit: A task failed.
     """
-    from airflow.dag_processing.dagbag import DagBag
-
-    bag = DagBag(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
+    bag = dag_bag(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
     dag = bag.dags[dag_id]
     for task in dag.tasks:
         # What fails here fails again, and somebody is waiting.
@@ -179,13 +178,10 @@ def leave_stray(place: LakePlace, events: Events) -> None:
 
 def main(descriptor: str, orders_json: str) -> None:
     """Run everything of one tenant: ingest, a person's correction, maintenance."""
-    from airflow.sdk.listener import get_listener_manager
-
     orders = Orders.from_json(orders_json)
     place = orders.place
     events = Events(int(descriptor), ReferenceLake(place))
-    listeners: Any = get_listener_manager()
-    listeners.add_listener(Listener(events).hooks())
+    listener_manager().add_listener(Listener(events).hooks())
     run_dag(f"{place.tenant.lower()}_ingest", orders.ingest)
     correct(place, os.environ["AIRFLOW_VAR_DUCKLAKE_LANDING"], events)
     leave_stray(place, events)

@@ -27,6 +27,7 @@ from airflow_provider_ducklake.operators.ingest import DuckLakeIngestOperator
 from airflow_provider_ducklake.operators.snapshots import DuckLakeExpireSnapshotsOperator
 from airflow_provider_ducklake.spark.cli import parser
 from airflow_provider_ducklake.spark.operations import OPERATIONS, check_options
+from scripts.demo_support.airflow_versions import serialization
 from tests.airflow.conftest import (
     Connect,
     StandIn,
@@ -398,13 +399,12 @@ def test_a_read_only_connection_plans_only(spark: StandIn, connect: Connect) -> 
 
 def test_operators_serialize(spark: StandIn) -> None:
     """A DAG of all operators goes into Airflow's database and back."""
-    from airflow.serialization.serialized_objects import DagSerialization
-
+    stored_as = serialization()
     with DAG("nightly", schedule=None) as dag:
         for kind in OPERATORS:
             kind(task_id=kind.operation, **required(kind), dry_run="{{ params.dry_run }}")
         Merge.partial(task_id="mapped").expand(table=["a", "b"])
-    stored = json.loads(json.dumps(DagSerialization.to_dict(dag)))
-    back = DagSerialization.from_dict(stored)
+    stored = json.loads(json.dumps(stored_as.to_dict(dag)))
+    back = stored_as.from_dict(stored)
     assert set(back.task_ids) == {*(kind.operation for kind in OPERATORS), "mapped"}
     assert str(APPLICATION) not in json.dumps(stored)

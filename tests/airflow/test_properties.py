@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_provider_ducklake.hooks._properties import find_spark_defaults, write_properties
@@ -41,6 +41,8 @@ def test_what_another_file_sets_is_kept_below(tmp_path: Path) -> None:
 PRINTABLE = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1)
 
 
+@example(value=":")
+@example(value="=a")
 @given(value=st.lists(PRINTABLE, min_size=1).map(" ".join))
 def test_any_printable_value_comes_through(
     value: str, tmp_path_factory: pytest.TempPathFactory

@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
-from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSensorTimeout
+from airflow.exceptions import AirflowRescheduleException
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -101,7 +101,12 @@ def _snapshots(rows: CatalogRows) -> Iterator[str]:
 
 
 def _file_ids() -> list[tuple[str, str]]:
-    return [("ducklake_data_file", "data_file_id"), ("ducklake_delete_file", "delete_file_id")]
+    # The reference numbers name mappings as it does files, and looks for new ones by that.
+    return [
+        ("ducklake_data_file", "data_file_id"),
+        ("ducklake_delete_file", "delete_file_id"),
+        ("ducklake_column_mapping", "mapping_id"),
+    ]
 
 
 def _intervals(rows: CatalogRows) -> Iterator[str]:
@@ -119,6 +124,11 @@ def _data_files(rows: CatalogRows) -> Iterator[str]:
     files = rows["ducklake_data_file"]
     yield from _repeated("data file id", (row["data_file_id"] for row in files))
     yield from _repeated("data file", ((row["table_id"], row["path"]) for row in files))
+    ids_given = [row[key] for name, key in _file_ids() for row in rows[name]]
+    yield from _repeated("id of a file or a name mapping", ids_given)
+    mappings = {row["mapping_id"] for row in rows["ducklake_column_mapping"]}
+    for lost in {row["mapping_id"] for row in files} - mappings - {None}:
+        yield f"a data file has the name mapping {lost}, which is not"
     tables = {row["table_id"] for row in rows["ducklake_table"]}
     ids = {row["data_file_id"] for row in files}
     for row in files:

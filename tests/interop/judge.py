@@ -30,7 +30,7 @@ class Judge:
         """Create the lake through the reference, or join the one that is there."""
         self.lake = lake
         self.client = lake.client()
-        self.operations = Operations(lake, self.client.release)
+        self.operations = Operations(lake, self.client.make_way)
         self.model = ModelLake(self.client.snapshot_ids()[-1])
         self.log: list[str] = []
         self._pending: dict[str, ModelTable | None] = {}
@@ -262,7 +262,7 @@ class Judge:
 
     def check_catalog(self) -> None:
         """Check the rows of the metadata tables against each other and against the files."""
-        self.client.release()
+        self.client.make_way()
         faults = catalog_faults(self.lake)
         assert not faults, self.message("the catalog", faults)
 
@@ -273,22 +273,22 @@ class Judge:
 
     def change_catalog(self, statement: str) -> None:
         """Run a statement on the metadata tables directly, with the database's own driver."""
-        self.client.release()
+        self.client.make_way()
         change_catalog(self.lake, statement)
 
     def unreferenced_files(self) -> set[str]:
         """Return the Parquet files under the data path that the catalog does not name."""
-        self.client.release()
+        self.client.make_way()
         return unreferenced_files(self.lake)
 
     def catalog(self) -> CatalogRows:
         """Return all rows of the metadata tables."""
-        self.client.release()
+        self.client.make_way()
         return catalog_rows(self.lake)
 
     def fingerprint(self) -> str:
         """Return a digest of everything the catalog holds."""
-        self.client.release()
+        self.client.make_way()
         return catalog_fingerprint(self.lake)
 
     def changes(self, table: str) -> Rows:

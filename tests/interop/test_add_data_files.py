@@ -81,6 +81,28 @@ def test_half_registered_batch(judge: Judge) -> None:
     life_goes_on(judge, "main.t")
 
 
+def test_mappings_of_two_writers(judge: Judge) -> None:
+    """Name mappings of two writers never share an id, and attached clients find new ones."""
+    judge.create_table("main.t", {"id": "INTEGER"})
+    # Objects whose ids run ahead of the files': the two kinds must not be taken for each other.
+    for number in range(5):
+        judge.create_table(f"main.other{number}", {"id": "INTEGER"})
+    with_extra = [
+        _file(judge, f"{name}.parquet", {"id": "INTEGER", name: "INTEGER"}, [(i, 0)])
+        for i, name in enumerate("abcd")
+    ]
+    for i, path in enumerate(with_extra):
+        if i % 2:
+            judge.add_files("main.t", [path], [(i,)], ignore_extra_columns=True)
+        else:
+            call = (
+                f"CALL ducklake_add_data_files('lake', 't', '{path}', ignore_extra_columns => true)"
+            )
+            judge.insert_by(call, "main.t", [(i,)])
+        judge.check()
+    life_goes_on(judge, "main.t")
+
+
 def test_retired_file(judge: Judge) -> None:
     """AD-01: a file that was registered and replaced is refused aloud, never passed over."""
     judge.create_table("main.t", {"id": "INTEGER"})

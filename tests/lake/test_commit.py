@@ -114,6 +114,7 @@ def test_ids_in_use_are_passed_over(new_lake: Lake) -> None:
     with new_lake.database.write() as session:
         row = (7, 1, 0, None, None, "x.parquet", True, "parquet", 1, 1, 1, 0, *[None] * 4)
         session.insert("ducklake_data_file", [row])
+        session.insert("ducklake_column_mapping", [(9, 1, "map_by_name")])
         session.insert("ducklake_schema", [(5, _UUID, 0, None, "s", "s/", True)])
     ids = []
 
@@ -121,8 +122,8 @@ def test_ids_in_use_are_passed_over(new_lake: Lake) -> None:
         ids.extend([writer.new_file_id(), writer.new_file_id(), writer.new_catalog_id()])
 
     commit = new_lake.commit(base=0, changes=[], write=write)
-    assert ids == [8, 9, 6]
-    assert (commit.snapshot.next_file_id, commit.snapshot.next_catalog_id) == (10, 7)
+    assert ids == [10, 11, 6]
+    assert (commit.snapshot.next_file_id, commit.snapshot.next_catalog_id) == (12, 7)
 
 
 _UUID = "550e8400-e29b-41d4-a716-446655440000"

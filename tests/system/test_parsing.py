@@ -20,8 +20,8 @@ _PARSE: Final = """
 import json, runpy, sys
 from pathlib import Path
 
-from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import BaseHook
+from scripts.demo_support.airflow_versions import dag_bag
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
@@ -36,7 +36,7 @@ def look_up(conn_id):
     raise LookupError(conn_id)
 
 BaseHook.get_connection = staticmethod(look_up)
-bag = DagBag(sys.argv[1])
+bag = dag_bag(sys.argv[1])
 seen["errors"] = bag.import_errors
 seen["dags"] = {dag_id: sorted(dag.task_dict) for dag_id, dag in bag.dags.items()}
 
@@ -44,7 +44,9 @@ seen["dags"] = {dag_id: sorted(dag.task_dict) for dag_id, dag in bag.dags.items(
 watching = True
 def watch(name, arguments):
     if watching and name == "open" and isinstance(arguments[0], str):
-        seen["opened"].append(Path(arguments[0]).name)
+        # Airflow 3.1 puts schedules into words with a library that reads its translations.
+        if "site-packages" not in arguments[0]:
+            seen["opened"].append(Path(arguments[0]).name)
     elif watching and name in ("socket.connect", "sqlite3.connect", "subprocess.Popen"):
         seen["connected"].append(f"{name} {arguments[1:]}")
 
