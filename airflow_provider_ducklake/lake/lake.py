@@ -127,6 +127,18 @@ class Lake:
             ConfigurationError: There is no data path, or a lake exists already.
         """
         lake = cls.open(location, storage=storage)
+        if location.catalog is not None:
+            from airflow_provider_ducklake.lake.store.store import CatalogStore
+
+            CatalogStore.at(location).create_catalog(
+                location.catalog,
+                root=location.data_path,
+                encrypted=encrypted,
+                if_not_exists=if_not_exists,
+            )
+            data_path = lake.data_path
+            lake.store(data_path).ensure_writable(data_path)
+            return lake
         if location.data_path is None:
             raise ConfigurationError(
                 f"{location}: a new lake needs a data path (--data-path DIRECTORY or URL)"

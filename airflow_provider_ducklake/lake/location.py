@@ -18,6 +18,10 @@ _SCHEMES: Final[dict[str, Kind]] = {
     "postgres": "postgres",
     "postgresql": "postgres",
 }
+# The libpq option by which a session of the shared store chooses its catalog, see lake/store.
+_CHOICE: Final = re.compile(r"-c\s*ducklake\.catalog(_id)?=(\S+)")
+CATALOG_NAME: Final = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+STORE_VIEWS: Final = "lake"
 _PREFIX: Final = re.compile(r"^(\w{2,}):(?!//)")
 
 
@@ -47,6 +51,7 @@ class CatalogLocation:
         metadata_schema: str | None = None,
         data_path: str | None = None,
         password: str | None = None,
+        catalog: str | None = None,
     ) -> CatalogLocation:
         """Parse `ducklake:FILE`, or `ducklake:` with `duckdb:`, `sqlite:` or `postgres:` behind it.
 
@@ -55,6 +60,7 @@ class CatalogLocation:
             metadata_schema: The METADATA_SCHEMA parameter.
             data_path: The DATA_PATH parameter.
             password: Overrides a password inside the string.
+            catalog: Name of a catalog in the shared store that the PostgreSQL database holds.
 
         Raises:
             ConfigurationError: The string names no database, or is no valid libpq string.
@@ -82,9 +88,17 @@ class CatalogLocation:
                 "the ATTACH string names no catalog: write e.g. ducklake:sqlite:/lake/cat.sqlite"
             )
         location = cls(kind, text, metadata_schema or None, data_path or None, password or None)
-        return location._without_password_in_target() if kind == "postgres" else location
+        if kind == "postgres":
+            return location._normalised(catalog or None)
+        if catalog:
+            raise ConfigurationError(
+                f"catalog {catalog!r}: only a store in PostgreSQL holds several catalogs, this is "
+                f"a {kind} file"
+            )
+        return location
 
-    def _without_password_in_target(self) -> CatalogLocation:
+    def _normalised(self, catalog: str | None) -> CatalogLocation:
+        """Take the password out of the target, and put the choice of a catalog into it."""
         try:
             parts = conninfo_to_dict(self.target)
         except ProgrammingError:
@@ -95,7 +109,42 @@ class CatalogLocation:
             ) from None
         inside = parts.pop("password", None)
         password = self.password or (str(inside) if inside is not None else None)
-        return replace(self, target=make_conninfo("", **parts), password=password)
+        options = str(parts.pop("options", "") or "")
+        chosen = _CHOICE.search(options)
+        if catalog is not None:
+            if CATALOG_NAME.fullmatch(catalog) is None:
+                raise ConfigurationError(
+                    f"catalog {catalog!r}: a name has letters, digits, '_', '-' and '.' only, "
+                    "up to 63 of them"
+                )
+            if chosen and (chosen[1] or chosen[2] != catalog):
+                raise ConfigurationError(
+                    f"catalog {catalog!r} is named, but the connection string chooses {chosen[2]}"
+                )
+            if not chosen:
+                options = f"{options} -c ducklake.catalog={catalog}".strip()
+        schema = self.metadata_schema
+        if catalog is not None or chosen:
+            if schema not in (None, STORE_VIEWS):
+                raise ConfigurationError(
+                    f"metadata schema {schema!r}: the catalogs of a store are seen in {STORE_VIEWS}"
+                )
+            schema = STORE_VIEWS
+        target = make_conninfo("", **parts, **({"options": options} if options else {}))
+        return replace(self, target=target, metadata_schema=schema, password=password)
+
+    @property
+    def catalog(self) -> str | None:
+        """The chosen catalog of a store, by name or id; None for a lake that is not in one."""
+        if self.kind != "postgres":
+            return None
+        chosen = _CHOICE.search(str(conninfo_to_dict(self.target).get("options") or ""))
+        return chosen[2] if chosen else None
+
+    @property
+    def in_store(self) -> bool:
+        """Whether this is a catalog of a shared store."""
+        return self.catalog is not None
 
     @property
     def attach_string(self) -> str:
@@ -110,5 +159,9 @@ class CatalogLocation:
         return make_conninfo(self.target, password=self.password)
 
     def __str__(self) -> str:
+        if self.in_store:
+            parts = conninfo_to_dict(self.target)
+            del parts["options"]
+            return f"catalog {self.catalog} of the store in {make_conninfo('', **parts)}"
         schema = f" schema {self.metadata_schema}" if self.metadata_schema else ""
         return f"{self.kind} catalog {self.target}{schema}"

@@ -80,6 +80,8 @@ def test_live_files_are_recognised(
     lake_factory: LakeFactory, spelling: Callable[[Path], str]
 ) -> None:
     """OR-01: whatever the data path looks like, exactly the true orphan goes."""
+    if lake_factory.kind == "store" and spelling is _dotted:
+        pytest.skip("a store takes no root with dots in it")
     lake = lake_factory.create()
     lake = replace(lake, data_path=spelling(lake.directory))
     judge = Judge(lake)
@@ -98,6 +100,8 @@ def test_live_files_are_recognised(
 
 def test_relative_data_path(lake_factory: LakeFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """OR-01: a relative data path means the directory the lake was made in."""
+    if lake_factory.kind == "store":
+        pytest.skip("a store takes no relative root")
     lake = lake_factory.create()
     monkeypatch.chdir(lake.directory)
     lake = replace(lake, data_path="data/")

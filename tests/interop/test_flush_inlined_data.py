@@ -100,11 +100,11 @@ def test_stale_next_file_id(judge: Judge, operation: str) -> None:
     judge.insert_values("main.t", (100,))
     head = judge.model.head
     judge.change_catalog(
-        f"UPDATE ducklake_snapshot SET next_file_id = 1 WHERE snapshot_id = {head}"
+        f"UPDATE ducklake_snapshot SET next_file_id = next_file_id - 3 WHERE snapshot_id = {head}"
     )
     judge.upkeep(operation)
     judge.change_catalog(  # the history itself stays wrong, and assert_sound would say so
-        f"UPDATE ducklake_snapshot SET next_file_id = 4 WHERE snapshot_id = {head}"
+        f"UPDATE ducklake_snapshot SET next_file_id = next_file_id + 3 WHERE snapshot_id = {head}"
     )
     life_goes_on(judge, "main.t")
 

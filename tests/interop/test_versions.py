@@ -53,6 +53,8 @@ def _restore(judge: Judge) -> None:
 @pytest.mark.parametrize("version", OTHERS)
 def test_other_versions(judge: Judge, version: str) -> None:
     """CT-01: every operation says what it found and what it supports, and writes nothing."""
+    if judge.lake.kind == "store" and version == "1.0 and 1.0":
+        pytest.skip("a store keeps one row for each option")
     _fill(judge)
     judge.change_catalog(OTHERS[version])
     before = judge.fingerprint(), judge.lake.stored_files()

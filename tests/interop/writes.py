@@ -21,11 +21,13 @@ class Writer:
     Attributes:
         shapes: Columns of each live table, name to type; `k` holds a number no other row has.
         keys: Columns each table is partitioned by.
+        sorted_by: Column a table is sorted by.
     """
 
     judge: Judge
     shapes: dict[str, dict[str, str]] = field(default_factory=dict)
     keys: dict[str, set[str]] = field(default_factory=dict)
+    sorted_by: dict[str, str] = field(default_factory=dict)
     _next_key: int = 0
     _next_name: int = 0
 
@@ -156,8 +158,8 @@ class Writer:
         return True
 
     def _free_columns(self, table: str) -> list[str]:
-        # The reference lets nobody drop or change a column the table is partitioned by.
-        pinned = self.keys.get(table, set())
+        # The reference lets nobody drop or change a column the table is partitioned or sorted by.
+        pinned = {*self.keys.get(table, ()), self.sorted_by.get(table)}
         return [name for name in list(self.shapes[table])[1:] if name not in pinned]
 
     def drop_column(self, table: str, seed: int) -> bool:
@@ -224,12 +226,15 @@ class Writer:
         """SET SORTED BY one column."""
         names = list(self.shapes[table])
         direction = ("ASC", "DESC NULLS FIRST")[seed % 2]
-        self.judge.alter(table, f'SET SORTED BY ("{names[seed % len(names)]}" {direction})')
+        name = names[seed % len(names)]
+        self.judge.alter(table, f'SET SORTED BY ("{name}" {direction})')
+        self.sorted_by[table] = name
         return True
 
     def unsort(self, table: str, seed: int) -> bool:
         """RESET SORTED BY."""
         self.judge.alter(table, "RESET SORTED BY")
+        self.sorted_by.pop(table, None)
         return True
 
     def drop(self, table: str, seed: int) -> bool:
@@ -237,6 +242,7 @@ class Writer:
         self.judge.drop_table(table)
         del self.shapes[table]
         self.keys.pop(table, None)
+        self.sorted_by.pop(table, None)
         return True
 
     def rename(self, table: str, seed: int) -> bool:
@@ -245,6 +251,8 @@ class Writer:
         self.judge.rename_table(table, new)
         self.shapes[f"main.{new}"] = self.shapes.pop(table)
         self.keys[f"main.{new}"] = self.keys.pop(table, set())
+        if name := self.sorted_by.pop(table, None):
+            self.sorted_by[f"main.{new}"] = name
         return True
 
 

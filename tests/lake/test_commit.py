@@ -111,19 +111,22 @@ def test_history_that_was_expired_is_not_trusted(new_lake: Lake) -> None:
 
 def test_ids_in_use_are_passed_over(new_lake: Lake) -> None:
     """FL-03: a foreign writer left counters that point at ids already taken."""
+    head = new_lake.head()
+    file, schema = head.next_file_id, head.next_catalog_id
     with new_lake.database.write() as session:
-        row = (7, 1, 0, None, None, "x.parquet", True, "parquet", 1, 1, 1, 0, *[None] * 4)
+        row = (file + 7, 1, 0, None, None, "x.parquet", True, "parquet", 1, 1, 1, 0, *[None] * 4)
         session.insert("ducklake_data_file", [row])
-        session.insert("ducklake_column_mapping", [(9, 1, "map_by_name")])
-        session.insert("ducklake_schema", [(5, _UUID, 0, None, "s", "s/", True)])
+        session.insert("ducklake_column_mapping", [(file + 9, 1, "map_by_name")])
+        session.insert("ducklake_schema", [(schema + 4, _UUID, 0, None, "s", "s/", True)])
     ids = []
 
     def write(writer: SnapshotWriter) -> None:
         ids.extend([writer.new_file_id(), writer.new_file_id(), writer.new_catalog_id()])
 
     commit = new_lake.commit(base=0, changes=[], write=write)
-    assert ids == [10, 11, 6]
-    assert (commit.snapshot.next_file_id, commit.snapshot.next_catalog_id) == (12, 7)
+    assert ids == [file + 10, file + 11, schema + 5]
+    assert commit.snapshot.next_file_id == file + 12
+    assert commit.snapshot.next_catalog_id == schema + 6
 
 
 _UUID = "550e8400-e29b-41d4-a716-446655440000"
@@ -142,6 +145,8 @@ def test_another_format_version_is_left_alone(
     new_lake: Lake, lake_under_test: LakeUnderTest, versions: list[str]
 ) -> None:
     """CT-01."""
+    if lake_under_test.kind == "store" and len(versions) > 1:
+        pytest.skip("a store keeps one row for each option")
     with new_lake.database.write() as session:
         session.execute("DELETE FROM {ducklake_metadata} WHERE \"key\" = 'version'")
         session.insert("ducklake_metadata", [("version", v, None, None) for v in versions])
@@ -216,7 +221,7 @@ def test_an_unanswered_commit_is_looked_up(new_lake: Lake, happened: bool) -> No
 
 
 def test_creating_twice_is_refused(new_lake: Lake) -> None:
-    with pytest.raises(ConfigurationError, match="holds a lake already"):
+    with pytest.raises(ConfigurationError, match="already"):
         Lake.create(new_lake.location)
     Lake.create(new_lake.location, if_not_exists=True)
     create_schema(new_lake, "s")

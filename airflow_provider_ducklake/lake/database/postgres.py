@@ -15,10 +15,13 @@ from airflow_provider_ducklake.lake.errors import (
     CommitStateUnknown,
     LakeError,
     LostRace,
+    SafetyRefusal,
     UnsupportedCatalog,
 )
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.lake.metadata_tables import METADATA_TABLES
+from airflow_provider_ducklake.lake.store.refusals import refusal_of_store
 
 Connection = psycopg.Connection[Row]
 _RACES: Final = (
@@ -36,8 +39,9 @@ _NO_LAKE: Final = (
 class PostgresSession(Session):
     """One transaction on PostgreSQL."""
 
-    def __init__(self, connection: Connection, schema: str) -> None:
+    def __init__(self, connection: Connection, schema: str, in_store: bool) -> None:
         self._connection = connection
+        self._in_store = in_store
         self.schema = schema
 
     def _run(self, statement: str, parameters: Sequence[Value]) -> tuple[list[Row], int]:
@@ -53,6 +57,16 @@ class PostgresSession(Session):
         return self._connection.execute(query).fetchone() != (None,)
 
     def table_names(self) -> list[str]:
+        if self._in_store:
+            # What is there beside the views was made by clients that inline rows, one table for
+            # each table of a lake; the ids in their names tell the catalogs apart.
+            found = self._run(
+                "SELECT relname FROM pg_class WHERE relnamespace = 'lake'::regnamespace "
+                "AND relkind = 'r' AND CAST(substring(relname FROM ?) AS bigint) >> 32 "
+                "= (SELECT ducklake.current_catalog_id()) ORDER BY relname",
+                ("^ducklake_inlined_(?:data|delete)_([0-9]+)",),
+            )[0]
+            return [table.name for table in METADATA_TABLES] + [name for (name,) in found]
         query = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename"
         return [name for (name,) in self._connection.execute(query, (self.schema,))]
 
@@ -60,17 +74,35 @@ class PostgresSession(Session):
         return column if stored_as_bytes else f"CAST({column} AS VARCHAR)"
 
     def sibling_data_paths(self) -> list[tuple[str, str]]:
+        if self._in_store:
+            return []  # the store sees to it that no root lies in another
         schemas = self._run(
-            "SELECT table_schema FROM information_schema.tables WHERE table_name = ?",
+            "SELECT table_schema FROM information_schema.tables WHERE table_name = ? "
+            "AND table_schema NOT IN ('ducklake', 'lake')",
             ("ducklake_metadata",),
         )[0]
-        found = []
+        found = self._store_root()
         for (schema,) in schemas:
             if schema != self.schema:
                 table = f"{quote_identifier(schema)}.ducklake_metadata"
                 query = f'SELECT "value" FROM {table} WHERE "key" = ? AND "scope" IS NULL'
                 found += [(schema, path) for (path,) in self._run(query, ("data_path",))[0]]
         return found
+
+    def _store_root(self) -> list[tuple[str, str]]:
+        """Return the directory of all catalogs of a store in this database, as one sibling."""
+        query = sql.SQL("SELECT to_regclass('ducklake.store')")
+        if self._connection.execute(query).fetchone() == (None,):
+            return []
+        allowed = self._run("SELECT has_table_privilege('ducklake.store', 'SELECT')", ())[0]
+        if allowed != [(True,)]:
+            raise SafetyRefusal(
+                "the database holds a store of catalogs that this role cannot look into, so its "
+                "files cannot be told from orphans"
+            )
+        return [
+            ("ducklake", root) for (root,) in self._run("SELECT root FROM ducklake.store", ())[0]
+        ]
 
 
 class PostgresDatabase:
@@ -80,6 +112,7 @@ class PostgresDatabase:
         self._location = location
         self._lock_timeout = lock_timeout
         self._schema = location.metadata_schema or "public"
+        self._in_store = location.in_store
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -88,14 +121,14 @@ class PostgresDatabase:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
             with self._errors_named(connection):
-                yield PostgresSession(connection, self._schema)
+                yield self._session(connection)
                 connection.rollback()
 
     @contextmanager
     def write(self) -> Iterator[Session]:
         """See `Database.write`."""
         with self._connection() as connection, self._errors_named(connection):
-            yield PostgresSession(connection, self._schema)
+            yield self._session(connection)
             self._commit(connection)
 
     @contextmanager
@@ -105,8 +138,11 @@ class PostgresDatabase:
             connection.execute(
                 sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema))
             )
-            yield PostgresSession(connection, self._schema)
+            yield self._session(connection)
             self._commit(connection)
+
+    def _session(self, connection: Connection) -> PostgresSession:
+        return PostgresSession(connection, self._schema, self._in_store)
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
@@ -125,6 +161,8 @@ class PostgresDatabase:
             connection.execute(
                 sql.SQL("SET lock_timeout = {}").format(int(self._lock_timeout * 1000))
             )
+            if self._in_store:
+                connection.execute("SET ducklake.schedules_files = 'on'")
             connection.commit()
             yield connection
         finally:
@@ -153,6 +191,8 @@ class PostgresDatabase:
             raise self._named(error) from error
 
     def _named(self, error: psycopg.Error) -> LakeError:
+        if (refusal := refusal_of_store(error, self._location)) is not None:
+            return refusal
         if isinstance(error, _NO_LAKE):
             return UnsupportedCatalog(
                 f"{self._location} holds no DuckLake 1.0 catalog ({_first_line(error)})"

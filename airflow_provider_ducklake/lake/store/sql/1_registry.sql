@@ -1,0 +1,67 @@
+-- What the store knows of its catalogs. Nothing here is visible to tenants.
+
+CREATE TABLE ducklake.store (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    version integer NOT NULL,
+    root text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- A dropped catalog keeps its row: its files wait for deletion, and no other may take its root.
+CREATE TABLE ducklake.ducklake_catalog (
+    catalog_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY CHECK (catalog_id < 2147483648),
+    catalog_uuid uuid NOT NULL DEFAULT gen_random_uuid(),
+    catalog_name text NOT NULL,
+    parent_id bigint,
+    parent_snapshot bigint,
+    lineage_id bigint NOT NULL,
+    root text NOT NULL,
+    state text NOT NULL DEFAULT 'live' CHECK (state IN ('live', 'dropped')),
+    -- Counted so that forking and scheduling files exclude each other, see 4_sharing.sql.
+    forks integer NOT NULL DEFAULT 0,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    dropped_at timestamptz
+);
+CREATE UNIQUE INDEX ducklake_catalog_name ON ducklake.ducklake_catalog (lower(catalog_name))
+    WHERE state = 'live';
+CREATE UNIQUE INDEX ducklake_catalog_root ON ducklake.ducklake_catalog (root text_pattern_ops);
+CREATE INDEX ducklake_catalog_dropped ON ducklake.ducklake_catalog (dropped_at)
+    WHERE state = 'dropped';
+
+CREATE TABLE ducklake.catalog_grant (
+    catalog_id bigint NOT NULL,
+    role_name text NOT NULL,
+    writable boolean NOT NULL,
+    PRIMARY KEY (catalog_id, role_name)
+);
+CREATE INDEX catalog_grant_role ON ducklake.catalog_grant (role_name);
+
+-- Files that more than one catalog has read since a fork: who owns the path, who still reads it.
+CREATE TABLE ducklake.shared_file (
+    file_id bigint PRIMARY KEY,
+    owner_id bigint NOT NULL,
+    path text NOT NULL,
+    readers integer NOT NULL
+);
+CREATE TABLE ducklake.file_reader (
+    file_id bigint NOT NULL,
+    catalog_id bigint NOT NULL,
+    PRIMARY KEY (catalog_id, file_id)
+);
+
+CREATE TABLE ducklake.maintenance_ledger (
+    entry_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    catalog_id bigint NOT NULL,
+    table_name text,
+    operation text NOT NULL,
+    started_at timestamptz NOT NULL,
+    seconds double precision NOT NULL,
+    author text,
+    snapshot_id bigint,
+    files_in bigint NOT NULL DEFAULT 0,
+    files_out bigint NOT NULL DEFAULT 0,
+    bytes_in bigint NOT NULL DEFAULT 0,
+    bytes_out bigint NOT NULL DEFAULT 0,
+    error text
+);
+CREATE INDEX maintenance_ledger_catalog ON ducklake.maintenance_ledger (catalog_id, started_at);

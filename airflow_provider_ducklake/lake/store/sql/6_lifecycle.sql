@@ -1,0 +1,148 @@
+-- Creating, renaming and dropping catalogs, and who may use them: for the service role alone.
+
+-- The first of the ids a catalog gives: no other catalog of the store ever gives one of them.
+CREATE FUNCTION ducklake.first_id(catalog bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+RETURN catalog << 32;
+
+CREATE FUNCTION ducklake.live_catalog(name text) RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    found bigint;
+BEGIN
+    SELECT c.catalog_id INTO found FROM ducklake.ducklake_catalog c
+    WHERE lower(c.catalog_name) = lower(name) AND c.state = 'live';
+    IF found IS NULL THEN
+        RAISE EXCEPTION 'there is no catalog "%" in the store', name USING ERRCODE = 'DL001';
+    END IF;
+    RETURN found;
+END
+$$;
+
+-- Enter a catalog into the registry under a root of its own.
+CREATE FUNCTION ducklake.register_catalog(
+    name text, wanted_root text, parent bigint, snapshot bigint
+) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    id bigint;
+    lineage bigint;
+    place text;
+BEGIN
+    IF name IS NULL OR name !~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$' OR name ~ '\.\.' THEN
+        RAISE EXCEPTION 'a catalog cannot be called "%": letters, digits, "_", "-" and "." only, up to 63', name
+            USING ERRCODE = 'DL004';
+    END IF;
+    IF EXISTS (
+        SELECT FROM ducklake.ducklake_catalog c
+        WHERE lower(c.catalog_name) = lower(name) AND c.state = 'live'
+    ) THEN
+        RAISE EXCEPTION 'catalog "%" exists already', name USING ERRCODE = 'DL005';
+    END IF;
+    id := nextval(pg_get_serial_sequence('ducklake.ducklake_catalog', 'catalog_id'));
+    place := ducklake.canonical(rtrim(wanted_root, '/') || '/');
+    IF wanted_root IS NULL THEN
+        SELECT s.root || name || '/' INTO place FROM ducklake.store s;
+        -- Files of a dropped catalog of that name may still wait there.
+        IF EXISTS (SELECT FROM ducklake.ducklake_catalog c WHERE c.root = place) THEN
+            SELECT s.root || name || '~' || id || '/' INTO place FROM ducklake.store s;
+        END IF;
+    ELSIF place IS NULL OR place !~ '^(/|[a-z][a-z0-9+.-]*://)' THEN
+        RAISE EXCEPTION 'the root "%" is no full path or URL', wanted_root USING ERRCODE = 'DL004';
+    END IF;
+    IF EXISTS (
+        SELECT FROM ducklake.ducklake_catalog c
+        WHERE c.root = ANY (ducklake.directories(place))
+            -- Whatever begins with it: "0" is the character behind "/".
+            OR (c.root ~>=~ place AND c.root ~<~ (rtrim(place, '/') || '0'))
+    ) THEN
+        RAISE EXCEPTION 'the root "%" lies in that of another catalog, or around it', place
+            USING ERRCODE = 'DL003';
+    END IF;
+    SELECT c.lineage_id INTO lineage FROM ducklake.ducklake_catalog c WHERE c.catalog_id = parent;
+    INSERT INTO ducklake.ducklake_catalog
+        (catalog_id, catalog_name, parent_id, parent_snapshot, lineage_id, root)
+    OVERRIDING SYSTEM VALUE
+    VALUES (id, name, parent, snapshot, coalesce(lineage, id), place);
+    RETURN id;
+END
+$$;
+
+CREATE FUNCTION ducklake.create_catalog(
+    name text, wanted_root text, encrypted boolean, inlining_row_limit integer
+) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    id bigint := ducklake.register_catalog(name, wanted_root, NULL, NULL);
+    base bigint := ducklake.first_id(id);
+BEGIN
+    INSERT INTO ducklake.ducklake_snapshot
+        (catalog_id, snapshot_id, snapshot_time, schema_version, next_catalog_id, next_file_id)
+    VALUES (id, 0, now(), 0, base + 1, base);
+    INSERT INTO ducklake.ducklake_snapshot_changes (catalog_id, snapshot_id, changes_made)
+    VALUES (id, 0, 'created_schema:"main"');
+    INSERT INTO ducklake.ducklake_schema
+        (catalog_id, schema_id, schema_uuid, begin_snapshot, schema_name, path, path_is_relative)
+    VALUES (id, base, gen_random_uuid(), 0, 'main', 'main/', true);
+    INSERT INTO ducklake.ducklake_metadata (catalog_id, key, value)
+    SELECT id, o.key, o.value
+    FROM ducklake.ducklake_catalog c, LATERAL (VALUES
+        ('version', '{format}'),
+        ('created_by', 'airflow-provider-ducklake-spark'),
+        ('data_path', c.root),
+        ('encrypted', encrypted::text),
+        -- A table for each table's inlined rows does not scale to millions of catalogs.
+        ('data_inlining_row_limit', inlining_row_limit::text)
+    ) AS o (key, value)
+    WHERE c.catalog_id = id AND o.value IS NOT NULL;
+    RETURN id;
+END
+$$;
+
+CREATE FUNCTION ducklake.rename_catalog(name text, new_name text) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    id bigint := ducklake.live_catalog(name);
+BEGIN
+    IF new_name IS NULL OR new_name !~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$' OR new_name ~ '\.\.' THEN
+        RAISE EXCEPTION 'a catalog cannot be called "%": letters, digits, "_", "-" and "." only, up to 63', new_name
+            USING ERRCODE = 'DL004';
+    END IF;
+    IF EXISTS (
+        SELECT FROM ducklake.ducklake_catalog c
+        WHERE lower(c.catalog_name) = lower(new_name) AND c.state = 'live' AND c.catalog_id <> id
+    ) THEN
+        RAISE EXCEPTION 'catalog "%" exists already', new_name USING ERRCODE = 'DL005';
+    END IF;
+    UPDATE ducklake.ducklake_catalog c SET catalog_name = new_name WHERE c.catalog_id = id;
+    RETURN id;
+END
+$$;
+
+CREATE FUNCTION ducklake.grant_catalog(name text, role_name text, writable boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF to_regrole(quote_ident(role_name)) IS NULL THEN
+        RAISE EXCEPTION 'there is no role "%" in this database server', role_name
+            USING ERRCODE = 'DL001';
+    END IF;
+    INSERT INTO ducklake.catalog_grant
+    VALUES (ducklake.live_catalog(name), role_name, writable)
+    ON CONFLICT ON CONSTRAINT catalog_grant_pkey DO UPDATE SET writable = EXCLUDED.writable;
+END
+$$;
+
+CREATE FUNCTION ducklake.revoke_catalog(name text, role text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    DELETE FROM ducklake.catalog_grant g
+    WHERE g.catalog_id = ducklake.live_catalog(name) AND g.role_name = role;
+    RETURN FOUND;
+END
+$$;

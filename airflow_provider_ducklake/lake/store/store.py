@@ -1,0 +1,436 @@
+"""What administers a store: making it, and creating, forking and dropping catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+
+from airflow_provider_ducklake.lake.errors import (
+    CatalogUnavailable,
+    ConfigurationError,
+    LakeError,
+    LostRace,
+    NotFound,
+    UnsupportedCatalog,
+)
+from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.lake.paths import as_directory
+from airflow_provider_ducklake.lake.store.layout import (
+    OWNER,
+    ROLES,
+    SCHEMAS,
+    SERVICE,
+    STORE_VERSION,
+    TENANT,
+    statements,
+)
+from airflow_provider_ducklake.lake.store.refusals import refusal_of_store
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+_LOCK: Final = 0x0D0C_1A4E  # advisory lock of whoever makes or upgrades the store
+_OLDEST_SERVER: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """What a store is.
+
+    Attributes:
+        version: Its layout's version.
+        root: Directory or URL under which catalogs have their own, ending in `/`.
+        catalogs: How many there are.
+        dropped: How many were dropped and have files that wait for deletion.
+        size: Bytes of its tables and indexes in the database.
+    """
+
+    version: int
+    root: str
+    catalogs: int
+    dropped: int
+    size: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """One catalog of a store.
+
+    Attributes:
+        name: Its name, unique in the store whatever the case of its letters.
+        catalog_id: Its id.
+        uuid: Its uuid.
+        parent: Name of the catalog it is a fork of, if that one is still there.
+        parent_snapshot: Snapshot at which it was forked.
+        lineage: Name of the catalog at the root of its forks, if that one is still there.
+        root: Where its files go, ending in `/`.
+        size: Bytes of the live data files of its tables.
+        created_at: When it was created.
+    """
+
+    name: str
+    catalog_id: int
+    uuid: UUID
+    parent: str | None
+    parent_snapshot: int | None
+    lineage: str | None
+    root: str
+    size: int
+    created_at: datetime
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as values JSON knows."""
+        return asdict(self) | {"uuid": str(self.uuid), "created_at": self.created_at.isoformat()}
+
+
+class CatalogStore:
+    """A store in a PostgreSQL database, as the service role sees it.
+
+    Every method is one short transaction. Roles are of the whole server: `ducklake_owner` owns the
+    store's objects, members of `ducklake_service` may use all of it, members of `ducklake_tenant`
+    only the catalogs they were granted.
+    """
+
+    def __init__(self, conninfo: str) -> None:
+        """Name a store; nothing is connected yet.
+
+        Args:
+            conninfo: libpq connection string of the database.
+        """
+        self._conninfo = conninfo
+
+    @classmethod
+    def at(cls, location: CatalogLocation) -> CatalogStore:
+        """Return the store a catalog's location is in."""
+        return cls(location.conninfo)
+
+    def init(self, root: str) -> StoreStatus:
+        """Make the store, or bring the one that is there to the newest version; safe to repeat.
+
+        Args:
+            root: Directory or URL under which each catalog gets its own.
+
+        Raises:
+            ConfigurationError: There is a store with another root, or the role may not create one.
+            UnsupportedCatalog: The server is too old, or the store newer than this package.
+        """
+        root = as_directory(root)
+        if not root.startswith("/") and "://" not in root:
+            raise ConfigurationError(f"the root {root!r} of a store must be a full path or a URL")
+        with self._transaction() as connection:
+            _check_server(connection)
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            if _has_store(connection):
+                status = _status(connection)
+                if status.root != root:
+                    raise ConfigurationError(
+                        f"there is a store with the root {status.root}, not {root}: leave --root "
+                        "out to upgrade it, or make another in a database of its own"
+                    )
+                _upgrade(connection, status.version)
+            else:
+                _create(connection, root)
+            return _status(connection)
+
+    def upgrade(self) -> StoreStatus:
+        """Bring the store to the newest version.
+
+        Raises:
+            NotFound: There is no store.
+            UnsupportedCatalog: It is newer than this package.
+        """
+        with self._transaction() as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            _upgrade(connection, _status(connection).version)
+            return _status(connection)
+
+    def status(self) -> StoreStatus:
+        """Return what the store is; raises NotFound where there is none."""
+        with self._transaction() as connection:
+            return _status(connection)
+
+    def create_catalog(
+        self,
+        name: str,
+        *,
+        root: str | None = None,
+        encrypted: bool = False,
+        inlining_row_limit: int | None = 0,
+        if_not_exists: bool = False,
+    ) -> CatalogEntry:
+        """Create a catalog with schema `main` and no table.
+
+        Args:
+            name: Up to 63 letters, digits, `_`, `-` and `.`.
+            root: Where its files go; by default a directory of its name below the store's root.
+            encrypted: Whether data files are to be encrypted.
+            inlining_row_limit: Inserts of at most so many rows are kept in the catalog by clients.
+                0, the default, is right where tenants have roles of their own: they may not
+                create the tables this takes. None leaves it to each client.
+            if_not_exists: Return the one that is there.
+
+        Raises:
+            ConfigurationError: The name is taken or not allowed.
+            SafetyRefusal: The root lies in or around that of another catalog.
+        """
+        with self._transaction() as connection:
+            found = _find(connection, name) if if_not_exists else None
+            if found is None:
+                connection.execute(
+                    "SELECT ducklake.create_catalog(%s, %s, %s, %s)",
+                    (name, root, encrypted, inlining_row_limit),
+                )
+                found = _find(connection, name)
+            assert found is not None
+            return found
+
+    def fork_catalog(
+        self,
+        source: str,
+        name: str,
+        *,
+        snapshot_id: int | None = None,
+        root: str | None = None,
+        if_not_exists: bool = False,
+    ) -> CatalogEntry:
+        """Create a catalog that begins where another stands; rows are copied, no file is touched.
+
+        Args:
+            source: Catalog to fork.
+            name: Name of the new one.
+            snapshot_id: A kept snapshot of the source; its newest by default.
+            root: Where new files of the fork go.
+            if_not_exists: Return the one that is there, if it is a fork of the same catalog.
+
+        Raises:
+            NotFound: There is no such source, or it does not keep the snapshot.
+            ConfigurationError: The name is taken; or the source cannot be forked there, and why.
+        """
+        with self._transaction() as connection:
+            found = _find(connection, name) if if_not_exists else None
+            if found is None:
+                connection.execute(
+                    "SELECT ducklake.fork_catalog(%s, %s, %s, %s)",
+                    (source, name, snapshot_id, root),
+                )
+                found = _find(connection, name)
+                assert found is not None
+            elif found.parent is None or found.parent.lower() != source.lower():
+                origin = f"a fork of {found.parent!r}" if found.parent else "no fork"
+                raise ConfigurationError(
+                    f"catalog {name!r} exists already and is {origin}, not one of {source!r}"
+                )
+            return found
+
+    def rename_catalog(self, name: str, new_name: str) -> CatalogEntry:
+        """Give a catalog another name; its root and its sessions by id stay.
+
+        Raises:
+            NotFound: There is none of that name.
+            ConfigurationError: The new name is taken or not allowed.
+        """
+        with self._transaction() as connection:
+            connection.execute("SELECT ducklake.rename_catalog(%s, %s)", (name, new_name))
+            found = _find(connection, new_name)
+            assert found is not None
+            return found
+
+    def drop_catalog(self, name: str, *, if_exists: bool = False) -> CatalogEntry | None:
+        """Drop a catalog: its rows go, its files are scheduled unless a fork reads them.
+
+        Returns:
+            What it was; None when there was none and that is fine.
+
+        Raises:
+            NotFound: There is none of that name.
+        """
+        with self._transaction() as connection:
+            found = _find(connection, name)
+            if found is not None or not if_exists:
+                connection.execute("SELECT ducklake.drop_catalog(%s)", (name,))
+            return found
+
+    def grant(self, name: str, role: str, *, writable: bool = True) -> None:
+        """Let a role use a catalog; writing may be left out.
+
+        Raises:
+            NotFound: There is no such catalog or role.
+        """
+        with self._transaction() as connection:
+            connection.execute("SELECT ducklake.grant_catalog(%s, %s, %s)", (name, role, writable))
+            # Members of the tenants' role cannot become that role, or act in its name.
+            options = sql.SQL(" WITH SET FALSE" if connection.info.server_version >= 160000 else "")
+            connection.execute(
+                sql.SQL("GRANT {} TO {}").format(sql.Identifier(TENANT), sql.Identifier(role))
+                + options
+            )
+
+    def revoke(self, name: str, role: str) -> bool:
+        """Take a catalog away from a role; return whether it had been granted."""
+        with self._transaction() as connection:
+            found = connection.execute("SELECT ducklake.revoke_catalog(%s, %s)", (name, role))
+            return found.fetchone() == (True,)
+
+    def catalog(self, name: str) -> CatalogEntry:
+        """Return one catalog; raises NotFound."""
+        with self._transaction() as connection:
+            found = _find(connection, name)
+            if found is None:
+                raise NotFound(f"there is no catalog {name!r} in the store")
+            return found
+
+    def list_catalogs(self, pattern: str = "%", *, limit: int | None = None) -> list[CatalogEntry]:
+        """Return the catalogs, by name.
+
+        Args:
+            pattern: SQL LIKE pattern the names match, whatever the case of their letters.
+            limit: At most so many.
+        """
+        with self._transaction() as connection:
+            return _entries(connection, "lower(c.catalog_name) LIKE lower(%s)", pattern, limit)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        try:
+            with psycopg.connect(
+                self._conninfo, connect_timeout=10, application_name="airflow-provider-ducklake"
+            ) as connection:
+                connection.execute("SET TIME ZONE 'UTC'")
+                yield connection
+        except psycopg.Error as error:
+            raise store_error(error) from error
+
+
+def store_error(error: psycopg.Error) -> LakeError:
+    """Return an error of the database as one of this package's kinds."""
+    text = str(error).strip().split("\n", 1)[0]
+    if (refusal := refusal_of_store(error)) is not None:
+        return refusal
+    if isinstance(error, psycopg.errors.UniqueViolation | psycopg.errors.SerializationFailure):
+        return LostRace(f"somebody else was first: {text}")
+    if isinstance(error, psycopg.errors.InvalidSchemaName | psycopg.errors.UndefinedTable):
+        return NotFound(f"there is no store in this database ({text}): run `store init` first")
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return ConfigurationError(f"the database refuses: {text}")
+    return CatalogUnavailable(f"the store cannot be reached or refused: {text}")
+
+
+def _check_server(connection: Connection) -> None:
+    version = connection.info.server_version // 10000
+    if version < _OLDEST_SERVER:
+        raise UnsupportedCatalog(
+            f"a store needs PostgreSQL {_OLDEST_SERVER} or newer, this is {version}"
+        )
+
+
+def _has_store(connection: Connection) -> bool:
+    return connection.execute("SELECT to_regclass('ducklake.store')").fetchone() != (None,)
+
+
+def _status(connection: Connection) -> StoreStatus:
+    found = connection.execute(
+        """
+        SELECT s.version, s.root,
+            (SELECT count(*) FROM ducklake.ducklake_catalog WHERE state = 'live'),
+            (SELECT count(*) FROM ducklake.ducklake_catalog WHERE state = 'dropped'),
+            (SELECT sum(pg_total_relation_size(r.oid)) FROM pg_class r
+             WHERE r.relnamespace = 'ducklake'::regnamespace AND r.relkind = 'r')
+        FROM ducklake.store s
+        """
+    ).fetchone()
+    assert found is not None
+    version, root, catalogs, dropped, size = found
+    return StoreStatus(int(version), str(root), int(catalogs), int(dropped), int(size))
+
+
+def _create(connection: Connection, root: str) -> None:
+    for role in ROLES:
+        connection.execute(
+            sql.SQL(
+                "DO $$ BEGIN CREATE ROLE {} NOLOGIN; "
+                "EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$"
+            ).format(sql.Identifier(role))
+        )
+    _run(connection, f"GRANT {OWNER} TO CURRENT_USER")
+    for schema in SCHEMAS:
+        _run(connection, f"CREATE SCHEMA {schema} AUTHORIZATION {OWNER}")
+    _run(connection, f"SET LOCAL ROLE {OWNER}")
+    for statement in statements():
+        _run(connection, statement)
+    connection.execute(
+        "INSERT INTO ducklake.store (version, root) VALUES (%s, %s)", (STORE_VERSION, root)
+    )
+    for statement in _grants():
+        _run(connection, statement)
+    connection.execute("RESET ROLE")
+    _run(connection, f"GRANT {SERVICE} TO CURRENT_USER")
+
+
+def _grants() -> Iterator[str]:
+    """Yield who may do what: tenants see the views and nothing below them."""
+    yield "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA ducklake FROM PUBLIC"
+    for function in (
+        "current_catalog_id()",
+        "may_read(bigint)",
+        "files_of(bigint, bigint)",
+    ):
+        yield f"GRANT EXECUTE ON FUNCTION ducklake.{function} TO {TENANT}"
+    yield f"GRANT USAGE ON SCHEMA lake, ducklake_api TO {TENANT}, {SERVICE}"
+    rights = "SELECT, INSERT, UPDATE, DELETE"
+    yield f"GRANT {rights} ON ALL TABLES IN SCHEMA lake TO {TENANT}, {SERVICE}"
+    yield f"GRANT SELECT ON ALL TABLES IN SCHEMA ducklake_api TO {TENANT}, {SERVICE}"
+    # Tables for inlined rows are made beside the views, by clients of the service role alone.
+    yield f"GRANT CREATE ON SCHEMA lake TO {SERVICE}"
+    yield f"GRANT USAGE ON SCHEMA ducklake TO {SERVICE}"
+    yield f"GRANT ALL ON ALL TABLES IN SCHEMA ducklake TO {SERVICE}"
+    yield f"GRANT ALL ON ALL SEQUENCES IN SCHEMA ducklake TO {SERVICE}"
+    yield f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ducklake TO {SERVICE}"
+
+
+def _upgrade(connection: Connection, version: int) -> None:
+    if version > STORE_VERSION:
+        raise UnsupportedCatalog(
+            f"the store is of version {version}, this package knows up to {STORE_VERSION}: "
+            "upgrade the package"
+        )
+
+
+def _run(connection: Connection, statement: str) -> None:
+    # The texts are this package's own: nothing a caller gives is part of them.
+    connection.execute(statement.encode())
+
+
+def _find(connection: Connection, name: str) -> CatalogEntry | None:
+    found = _entries(connection, "lower(c.catalog_name) = lower(%s)", name, None)
+    return found[0] if found else None
+
+
+def _entries(
+    connection: Connection, condition: str, value: str, limit: int | None
+) -> list[CatalogEntry]:
+    query = f"""
+        SELECT c.catalog_name, c.catalog_id, c.catalog_uuid, p.catalog_name, c.parent_snapshot,
+            l.catalog_name, c.root, coalesce(n.size, 0), c.created_at
+        FROM (
+            SELECT * FROM ducklake.ducklake_catalog c WHERE c.state = 'live' AND {condition}
+            ORDER BY c.catalog_name LIMIT %s
+        ) c
+        LEFT JOIN ducklake.ducklake_catalog p ON p.catalog_id = c.parent_id AND p.state = 'live'
+        LEFT JOIN ducklake.ducklake_catalog l ON l.catalog_id = c.lineage_id AND l.state = 'live'
+        CROSS JOIN LATERAL (
+            SELECT sum(t.file_size_bytes)::bigint AS size FROM ducklake.ducklake_table_stats t
+            WHERE t.catalog_id = c.catalog_id
+        ) n
+        ORDER BY c.catalog_name
+    """
+    rows = connection.execute(query.encode(), (value, limit)).fetchall()
+    return [CatalogEntry(*row) for row in rows]
