@@ -35,9 +35,11 @@ def get_provider_info() -> dict[str, Any]:
         "operators": _modules(
             "operators",
             "add_data_files",
+            "catalog",
             "checkpoint",
             "cleanup",
             "compaction",
+            "fleet",
             "ingest",
             "snapshots",
         ),

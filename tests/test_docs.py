@@ -13,6 +13,7 @@ from airflow_provider_ducklake.hooks.connection_form import conn_fields
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.add_data_files import DuckLakeAddDataFilesOperator
 from airflow_provider_ducklake.operators.base import DuckLakeSparkOperator
+from airflow_provider_ducklake.operators.catalog import DuckLakeCatalogOperator
 from airflow_provider_ducklake.operators.checkpoint import DuckLakeCheckpointOperator
 from airflow_provider_ducklake.operators.cleanup import (
     DuckLakeCleanupOldFilesOperator,
@@ -22,6 +23,10 @@ from airflow_provider_ducklake.operators.compaction import (
     DuckLakeFlushInlinedDataOperator,
     DuckLakeMergeAdjacentFilesOperator,
     DuckLakeRewriteDataFilesOperator,
+)
+from airflow_provider_ducklake.operators.fleet import (
+    DuckLakeFleetMaintenanceOperator,
+    DuckLakeFleetPlanOperator,
 )
 from airflow_provider_ducklake.operators.ingest import DuckLakeIngestOperator
 from airflow_provider_ducklake.operators.snapshots import DuckLakeExpireSnapshotsOperator
@@ -41,6 +46,12 @@ OPERATORS: Final[tuple[type[DuckLakeSparkOperator], ...]] = (
     DuckLakeCleanupOldFilesOperator,
     DuckLakeDeleteOrphanedFilesOperator,
     DuckLakeCheckpointOperator,
+    DuckLakeFleetMaintenanceOperator,
+)
+# Those that run without Spark.
+OTHER_OPERATORS: Final[tuple[type[Any], ...]] = (
+    DuckLakeFleetPlanOperator,
+    *DuckLakeCatalogOperator.__subclasses__(),
 )
 # Documented once for all operators that have them.
 TABLES: Final = {"table", "tables"}
@@ -135,7 +146,7 @@ def test_every_operator_is_in_the_tables(page: str) -> None:
     """README and the operators' page list every operator."""
     text = (ROOT / page).read_text(encoding="utf-8")
     listed = set(re.findall(r"^\|.*`(DuckLake\w+Operator)`", text, flags=re.MULTILINE))
-    assert listed == {operator.__name__ for operator in OPERATORS}
+    assert listed == {operator.__name__ for operator in (*OPERATORS, *OTHER_OPERATORS)}
 
 
 def connections(page: Path) -> list[str]:

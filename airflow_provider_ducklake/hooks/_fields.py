@@ -26,6 +26,7 @@ CATALOG_TYPES: Final = ("postgres", "sqlite", "duckdb")
 _OURS: Final = frozenset(
     {
         "attach",
+        "catalog",
         "catalog_type",
         "data_path",
         "duckdb_settings",
@@ -81,25 +82,28 @@ class LakeFields:
         return tuple(value for value in (self.location.password, *values) if value)
 
 
-def parse_fields(connection: Connection) -> LakeFields:
+def parse_fields(connection: Connection, catalog: str | None = None) -> LakeFields:
     """Read the fields of a `ducklake` connection, from a form, JSON or a URI alike.
 
     Args:
         connection: The Airflow connection.
+        catalog: A catalog of the shared store, instead of the one the connection names.
 
     Raises:
         ConfigurationError: A field is missing, contradicts another, is unknown or malformed. The
             message names connection and field, never a value that may be secret.
     """
     try:
-        return _parse(connection)
+        return _parse(connection, catalog)
     except ConfigurationError as error:
         # The message is ours; what it was raised from may quote the connection.
         raise type(error)(f"connection {connection.conn_id!r}: {error}") from None
 
 
-def _parse(connection: Connection) -> LakeFields:
+def _parse(connection: Connection, catalog: str | None) -> LakeFields:
     extra = _extra(connection)
+    if catalog is not None:
+        extra["catalog"] = catalog
     storage = as_object(extra.get("storage_options", {}), "storage_options")
     settings = as_object(extra.get("duckdb_settings", {}), "duckdb_settings")
     return LakeFields(
@@ -131,6 +135,7 @@ def _location(connection: Connection, extra: Mapping[str, Any]) -> CatalogLocati
     password = connection.password or None
     schema = extra.get("metadata_schema")
     data_path = extra.get("data_path")
+    catalog = str(extra["catalog"]) if "catalog" in extra else None
     if "attach" in extra:
         others = [n for n in ("catalog_type", "path", "libpq_options") if n in extra]
         others += [n for n in ("host", "port", "login", "schema") if getattr(connection, n)]
@@ -140,13 +145,21 @@ def _location(connection: Connection, extra: Mapping[str, Any]) -> CatalogLocati
                 f"attach says where the catalog is; leave {', '.join(others)} empty then"
             )
         location = CatalogLocation.parse(
-            str(extra["attach"]), metadata_schema=schema, data_path=data_path, password=password
+            str(extra["attach"]),
+            metadata_schema=schema,
+            data_path=data_path,
+            password=password,
+            catalog=catalog,
         )
         if location.kind == "postgres":
             _refuse_other_secrets(location.target)
         return location
     kind = _kind(connection, extra)
     if kind != "postgres":
+        if catalog is not None:
+            raise ConfigurationError(
+                f"catalog {catalog!r}: only a store in PostgreSQL holds several catalogs"
+            )
         path = _path(connection, extra, kind)
         return CatalogLocation(kind, path, schema, data_path)
     target, inside = _libpq(connection, extra)
@@ -156,6 +169,7 @@ def _location(connection: Connection, extra: Mapping[str, Any]) -> CatalogLocati
         metadata_schema=schema,
         data_path=data_path,
         password=password or inside,
+        catalog=catalog,
     )
 
 

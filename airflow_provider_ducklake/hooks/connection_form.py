@@ -35,6 +35,11 @@ def conn_fields() -> dict[str, dict[str, Any]]:
             "description": "Schema of the metadata tables in the catalog database",
             "schema": _TEXT,
         },
+        "catalog": {
+            "label": "Catalog of the store",
+            "description": "Where PostgreSQL holds a shared store: the catalog's name in it",
+            "schema": _TEXT,
+        },
         "read_only": {
             "label": "Read only",
             "description": "Refuse everything that would change the lake",
@@ -82,6 +87,7 @@ def ui_field_behaviour() -> dict[str, Any]:
             "port": "5432",
             "schema": "lake",
             "path": "/lake/catalog.sqlite",
+            "catalog": "acme",
             "data_path": "s3://bucket/lake/",
         },
     }

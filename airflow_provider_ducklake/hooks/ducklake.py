@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks._connection import LakeConnection
     from airflow_provider_ducklake.lake.lake import Lake
     from airflow_provider_ducklake.lake.location import CatalogLocation
+    from airflow_provider_ducklake.lake.store.store import CatalogStore
     from airflow_provider_ducklake.storage import StorageOptions
 
 LAKE: Final = "lake"
@@ -58,14 +59,16 @@ class DuckLakeHook(DbApiHook):
 
         Args:
             *args: The connection id, at most.
-            **kwargs: `ducklake_conn_id`, `schema` (the lake's schema to use instead of `main`) and
-                `log_sql`. Common-sql passes the extra fields of the connection too; those are
+            **kwargs: `ducklake_conn_id`, `schema` (the lake's schema to use instead of `main`),
+                `catalog` (a catalog of the shared store, instead of the one the connection names)
+                and `log_sql`. Common-sql passes the extra fields of the connection too; those are
                 read from the connection itself.
         """
         known = (self.conn_name_attr, "schema", "log_sql")
         super().__init__(*args, **{name: kwargs[name] for name in known if name in kwargs})
         # Where SQLExecuteQueryOperator(database=…) puts its value.
         self.schema: str | None = kwargs.get("schema")
+        self.catalog: str | None = kwargs.get("catalog") or None
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
@@ -85,7 +88,7 @@ class DuckLakeHook(DbApiHook):
         Raises:
             ConfigurationError: A field is missing, unknown, malformed or contradicts another.
         """
-        fields = parse_fields(self.connection)
+        fields = parse_fields(self.connection, self.catalog)
         for secret in fields.secrets:
             for spelling in spellings(secret):
                 mask_secret(spelling)
@@ -120,6 +123,22 @@ class DuckLakeHook(DbApiHook):
         from airflow_provider_ducklake.lake.lake import Lake
 
         return Lake.open(self.location(), storage=self.storage_options())
+
+    def store(self) -> CatalogStore:
+        """Return the shared store the connection's database holds: its catalogs come and go there.
+
+        Example:
+            >>> store = DuckLakeHook("ducklake_store").store()  # doctest: +SKIP
+            >>> store.init("s3://bucket/lakes/")  # doctest: +SKIP
+            >>> store.create_catalog("acme", if_not_exists=True).root  # doctest: +SKIP
+            's3://bucket/lakes/acme/'
+
+        Raises:
+            ConfigurationError: The connection is not one to PostgreSQL.
+        """
+        from airflow_provider_ducklake.lake.store.store import CatalogStore
+
+        return CatalogStore.at(self.location())
 
     def configure(self, connection: DuckDBPyConnection) -> None:
         """Prepare a DuckDB connection of your own for this lake: extensions, settings, secrets.

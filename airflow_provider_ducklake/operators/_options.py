@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
-from airflow_provider_ducklake.hooks._values import as_bool, as_int, as_number, given, strings
+from airflow_provider_ducklake.hooks._values import (
+    as_bool,
+    as_int,
+    as_number,
+    as_object,
+    given,
+    strings,
+)
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 
 # Turns an argument's value into the option's text; the second parameter is the argument's name.
@@ -70,6 +78,11 @@ def pairs(value: Any, name: str) -> str:
     if not isinstance(value, Mapping):
         raise ConfigurationError(f'{name} must be like {{"year": 2024, "region": "eu"}}')
     return ",".join(f"{key}={item}" for key, item in value.items())
+
+
+def json_object(value: Any, name: str) -> str:
+    """Return an object as JSON in as few characters as it takes."""
+    return json.dumps(as_object(value, name), separators=(",", ":"))
 
 
 def flag(name: str, value: Any) -> list[str]:

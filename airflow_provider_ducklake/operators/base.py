@@ -65,6 +65,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
 
     Args:
         ducklake_conn_id: Connection of the lake.
+        catalog: Catalog of the shared store, instead of the one the connection names.
         dry_run: Plan only: nothing is changed, and the result says what would be.
         author: Author of the commits; `airflow` when not given.
         commit_message: Message of the commits; names operation, task and run when not given.
@@ -99,6 +100,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     template_fields: Sequence[str] = (
         *SparkSubmitOperator.template_fields,
         "ducklake_conn_id",
+        "catalog",
         "dry_run",
         "author",
         "commit_message",
@@ -121,6 +123,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self,
         *,
         ducklake_conn_id: str = "ducklake_default",
+        catalog: str | None = None,
         dry_run: bool | str = False,
         author: str | None = None,
         commit_message: str | None = None,
@@ -146,6 +149,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         kwargs.setdefault("name", None)
         super().__init__(**kwargs)
         self.ducklake_conn_id = ducklake_conn_id
+        self.catalog = catalog
         # BaseOperator's method of this name renders templates for a command that is gone.
         self.dry_run = dry_run  # type: ignore[assignment,method-assign]
         self.author = author
@@ -310,7 +314,8 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     def _ducklake_hook(self) -> DuckLakeHook:
         from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 
-        return DuckLakeHook(self.ducklake_conn_id)
+        catalog = str(self.catalog) if given(self.catalog) else None
+        return DuckLakeHook(self.ducklake_conn_id, catalog=catalog)
 
     def _get_hook(self) -> DuckLakeSparkSubmitHook:
         """Return our hook with all that this operator knows under the names of its parameters."""

@@ -38,6 +38,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
 
     Args:
         ducklake_conn_id: Connection of the lake.
+        catalog: Catalog of the shared store, instead of the one the connection names.
         tables: Tables of which any may change, as `schema.table`, or `table` for schema `main`;
             None is any change to the lake. One that does not exist yet is waited for.
         baseline: Id of the newest snapshot that is known already.
@@ -47,6 +48,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
 
     template_fields: Sequence[str] = (
         "ducklake_conn_id",
+        "catalog",
         "tables",
         "baseline",
         "include_maintenance",
@@ -57,6 +59,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         self,
         *,
         ducklake_conn_id: str = "ducklake_default",
+        catalog: str | None = None,
         tables: Sequence[str] | str | None = None,
         baseline: int | str | None = None,
         include_maintenance: bool | str = False,
@@ -64,6 +67,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.ducklake_conn_id = ducklake_conn_id
+        self.catalog = catalog
         self.tables = tables
         self.baseline = baseline
         self.include_maintenance = include_maintenance
@@ -85,7 +89,8 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 
         try:
-            lake = DuckLakeHook(self.ducklake_conn_id).lake()
+            catalog = str(self.catalog) if given(self.catalog) else None
+            lake = DuckLakeHook(self.ducklake_conn_id, catalog=catalog).lake()
             found = self._look(lake, self._baseline(lake, context), context)
         except LakeError as error:
             raise airflow_error(error) from None

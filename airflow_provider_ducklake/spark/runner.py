@@ -34,6 +34,9 @@ class Runner(Protocol):
             LakeError: The work could not be handed out at all, or a worker died.
         """
 
+    def for_tenant(self, name: str) -> Runner:
+        """Return a runner of one of several tenants that share what there is fairly."""
+
 
 class LocalRunner:
     """Runs everything in this process, one after the other."""
@@ -50,12 +53,21 @@ class LocalRunner:
                 results.append(error)
         return results
 
+    def for_tenant(self, name: str) -> LocalRunner:
+        """See `Runner.for_tenant`."""
+        return self
+
 
 class SparkRunner:
     """Runs each work order as one Spark task."""
 
-    def __init__(self, context: SparkContext) -> None:
+    def __init__(self, context: SparkContext, pool: str | None = None) -> None:
         self._context = context
+        self._pool = pool
+
+    def for_tenant(self, name: str) -> SparkRunner:
+        """See `Runner.for_tenant`: each has a pool of Spark's fair scheduler."""
+        return SparkRunner(self._context, name)
 
     def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], description: str = ""
@@ -66,6 +78,8 @@ class SparkRunner:
         from py4j.protocol import Py4JJavaError
 
         self._context.setJobDescription(description)
+        # Both are properties of this thread alone.
+        self._context.setLocalProperty("spark.scheduler.pool", self._pool or "default")
         job = self._context.parallelize(tasks, len(tasks)).mapPartitions(_Guarded(function))
         try:
             answers = job.collect()

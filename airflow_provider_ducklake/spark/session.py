@@ -20,6 +20,8 @@ _SETTINGS: Final = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.ui.showConsoleProgress": "false",
+    # Jobs of several tenants share the slots; a single job has them all as before.
+    "spark.scheduler.mode": "FAIR",
 }
 _CHECK_EVERY: Final = 1.0  # seconds
 

@@ -23,6 +23,7 @@ from airflow_provider_ducklake.operators.compaction import (
     DuckLakeMergeAdjacentFilesOperator,
     DuckLakeRewriteDataFilesOperator,
 )
+from airflow_provider_ducklake.operators.fleet import DuckLakeFleetMaintenanceOperator
 from airflow_provider_ducklake.operators.ingest import DuckLakeIngestOperator
 from airflow_provider_ducklake.operators.snapshots import DuckLakeExpireSnapshotsOperator
 from airflow_provider_ducklake.spark.cli import parser
@@ -41,6 +42,7 @@ OPERATORS: list[type[DuckLakeSparkOperator]] = [
     DuckLakeCleanupOldFilesOperator,
     DuckLakeDeleteOrphanedFilesOperator,
     DuckLakeExpireSnapshotsOperator,
+    DuckLakeFleetMaintenanceOperator,
     DuckLakeFlushInlinedDataOperator,
     DuckLakeIngestOperator,
     DuckLakeMergeAdjacentFilesOperator,
@@ -166,6 +168,7 @@ def required(kind: type[DuckLakeSparkOperator]) -> dict[str, Any]:
     needs = {
         DuckLakeIngestOperator: {"table": "t", "source": "s"},
         DuckLakeAddDataFilesOperator: {"table": "t", "source": "s"},
+        DuckLakeFleetMaintenanceOperator: {"work": SAMPLES["work"]},
     }
     return needs.get(kind, {})
 
@@ -204,7 +207,9 @@ SAMPLES: dict[str, Any] = {
     "schema_evolution": "add_columns",
     "sorted_by": "ts",
     "target_file_size": "64MB",
+    "threads": 5,
     "versions": [3, 4, 9],
+    "work": {"acme": ["merge_adjacent_files"], "b": []},
 }
 WRITTEN = {
     **{name: str(value).lower() for name, value in SAMPLES.items() if isinstance(value, bool)},
@@ -224,14 +229,16 @@ WRITTEN = {
     "schema_evolution": "add_columns",
     "sorted_by": "ts",
     "target_file_size": "64MB",
+    "threads": "5",
     "versions": "3,4,9",
+    "work": '{"acme":["merge_adjacent_files"],"b":[]}',
 }
 
 
 @pytest.mark.parametrize("kind", OPERATORS, ids=lambda kind: kind.operation)
 def test_every_option_is_written(kind: type[DuckLakeSparkOperator], spark: StandIn) -> None:
     arguments = {name: SAMPLES[name] for name in kind.options}
-    operator = kind(task_id="x", **required(kind), **arguments)
+    operator = kind(task_id="x", **{**required(kind), **arguments})
     assert options_of(operator, spark) == {name: WRITTEN[name] for name in kind.options}
 
 
@@ -240,7 +247,8 @@ def test_the_job_understands_the_command_line(
     kind: type[DuckLakeSparkOperator], spark: StandIn
 ) -> None:
     arguments = {name: SAMPLES[name] for name in kind.options}
-    operator = kind(task_id="x", **required(kind), **arguments, author="-me", commit_message="-- x")
+    given = {**required(kind), **arguments}
+    operator = kind(task_id="x", **given, author="-me", commit_message="-- x")
     options = options_of(operator, spark)
     understood = parser().parse_args(spark.job)
     check_options(understood.operation, options)
@@ -255,7 +263,7 @@ def test_every_option_can_be_a_template(kind: type[DuckLakeSparkOperator], spark
     """What the jobs get from templates is what they get from the values themselves."""
     with DAG("nightly"):
         arguments = {name: f"{{{{ written.{name} }}}}" for name in kind.options}
-        operator = kind(task_id="x", **required(kind), **arguments)
+        operator = kind(task_id="x", **{**required(kind), **arguments})
     operator.render_template_fields(task_context({"written": WRITTEN}))
     assert options_of(operator, spark) == {name: WRITTEN[name] for name in kind.options}
 
@@ -269,7 +277,7 @@ def test_templates_that_render_to_nothing_are_not_given(
         arguments |= {"author": "{{ nothing }}", "commit_key": "{{ nothing }}"}
         arguments |= {"num_executors": "{{ nothing }}", "deploy_mode": "{{ nothing }}"}
         arguments |= {"dry_run": "{{ nothing }}", "commit_message": "{{ nothing }}"}
-        operator = kind(task_id="x", **required(kind), **arguments)
+        operator = kind(task_id="x", **{**required(kind), **arguments})
     operator.render_template_fields(task_context({"nothing": None}))
     assert options_of(operator, spark) == {}
     assert spark.value("author") == "airflow"

@@ -61,7 +61,7 @@ def modules_of(package: ModuleType) -> set[str]:
     ("kind", "package", "internal"),
     [
         ("hooks", hooks, {"connection_form"}),
-        ("operators", operators, {"base"}),
+        ("operators", operators, {"base", "params"}),
         ("sensors", sensors, set()),
     ],
 )

@@ -203,7 +203,7 @@ def test_no_default_deletes_at_once(example_dags: dict[str, Any]) -> None:
     for dag_id, dag in example_dags.items():
         if dag_id.endswith("_maintenance"):
             params = params_of(dag)
-            assert params["force"] is False
+            assert not params.get("force")
             assert NOW - parse_cutoff(params["grace"], NOW) >= NOW - parse_cutoff("2 days", NOW)
 
 
@@ -213,9 +213,34 @@ def test_runs_of_one_tenant_do_not_overlap(example_dags: dict[str, Any]) -> None
     for dag_id, dag in example_dags.items():
         tenant = dag_id.partition("_")[0]
         assert dag.max_active_runs == 1
-        used = {task.pool for task in dag.tasks if hasattr(task, "operation_arguments")}
+        used = {
+            task.pool
+            for task in dag.tasks
+            if "SparkSubmitOperator" in {kind.__name__ for kind in kinds_of(task)}
+        }
         assert used == {f"ducklake_{tenant}"}
         assert pools[f"ducklake_{tenant}"]["slots"] == 1
+
+
+def kinds_of(task: Any) -> tuple[type, ...]:
+    """Return the classes of a task, or of what a mapped task is made of."""
+    made: type = getattr(task, "operator_class", None) or type(task)
+    return made.__mro__
+
+
+def test_the_fleet_form_reaches_plan_and_jobs(example_dags: dict[str, Any]) -> None:
+    """Each batch of the plan is one application, with the retention of the form."""
+    dag = example_dags["fleet_maintenance"]
+    plan, maintain = dag.task_dict["plan"], dag.task_dict["maintain"]
+    assert maintain.upstream_task_ids == {"plan"}
+    assert maintain.is_mapped
+    known = set(maintain.partial_kwargs) | {"work"}
+    assert set(OPERATIONS["fleet_maintenance"][1]) >= {"work", "retain_last", "expire_older_than"}
+    assert {"expire_older_than", "retain_last", "delete_older_than", "dry_run"} <= known
+    texts = [str(getattr(plan, name)) for name in plan.template_fields]
+    texts += [str(value) for value in maintain.partial_kwargs.values()]
+    for name in params_of(dag):
+        assert any(f"params.{name}" in text for text in texts), name
 
 
 def test_connections_are_those_of_the_compose_file() -> None:

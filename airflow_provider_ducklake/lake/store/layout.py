@@ -40,6 +40,12 @@ _NOT_COPIED: Final = frozenset(
         _SCHEDULED,
     }
 )
+# Names of tables for inlined rows follow from table ids, so these have to be the catalog's own.
+_CHECKS: Final = {
+    "ducklake_table": "table_id >> 32 = catalog_id OR table_id = -1",
+    "ducklake_inlined_data_tables": "table_id >> 32 = catalog_id AND "
+    "table_name = 'ducklake_inlined_data_' || table_id || '_' || schema_version",
+}
 # A specification that has ended may still be that of a file which has not.
 _WITH_ENDED_ROWS: Final = frozenset({"ducklake_partition_info", "ducklake_sort_info"})
 
@@ -90,8 +96,11 @@ def _table(table: MetadataTable) -> Iterator[str]:
         f'"{name}" {kind}' + (" NOT NULL" if name in table.not_null else "")
         for name, kind in table.columns
     )
-    key = f', PRIMARY KEY (catalog_id, "{table.primary_key}")' if table.primary_key else ""
-    yield (f"CREATE TABLE ducklake.{table.name} (catalog_id bigint NOT NULL, {columns}{key})")
+    if table.primary_key:
+        columns += f', PRIMARY KEY (catalog_id, "{table.primary_key}")'
+    if check := _CHECKS.get(table.name):
+        columns += f", CONSTRAINT ids_of_this_catalog CHECK (({check}) IS TRUE)"
+    yield f"CREATE TABLE ducklake.{table.name} (catalog_id bigint NOT NULL, {columns})"
     names = _names(table)
     wanted = [names[0], *(name for name in ("table_id", "data_file_id") if name in names)]
     for name in dict.fromkeys(wanted):
@@ -115,10 +124,12 @@ def _triggers(table: MetadataTable) -> Iterator[str]:
         f"ALTER TABLE ducklake.{table.name} "
         "ALTER catalog_id SET DEFAULT ducklake.current_catalog_id()"
     )
-    yield (
-        "CREATE TRIGGER require_write BEFORE INSERT OR UPDATE OR DELETE "
-        f"ON ducklake.{table.name} EXECUTE FUNCTION ducklake.require_write()"
-    )
+    for event, rows in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD")):
+        yield (
+            f"CREATE TRIGGER require_write_{event.lower()} AFTER {event} "
+            f"ON ducklake.{table.name} REFERENCING {rows} TABLE AS changed "
+            "EXECUTE FUNCTION ducklake.require_write()"
+        )
     if table.name == _SETTINGS:
         yield (
             "CREATE TRIGGER guard_settings BEFORE INSERT OR UPDATE OR DELETE "
@@ -131,12 +142,20 @@ def _triggers(table: MetadataTable) -> Iterator[str]:
                 f"ON ducklake.{table.name} REFERENCING NEW TABLE AS changed "
                 f"EXECUTE FUNCTION ducklake.guard_paths('{row_id}')"
             )
-    if table.name == _SCHEDULED:
-        # By its name it runs after guard_paths, which needs what it takes away.
+    if table.name in ("ducklake_data_file", "ducklake_delete_file"):
         yield (
-            f"CREATE TRIGGER keep_shared_files AFTER INSERT ON ducklake.{table.name} "
-            "REFERENCING NEW TABLE AS changed EXECUTE FUNCTION ducklake.keep_shared_files()"
+            f"CREATE TRIGGER guard_file_id BEFORE INSERT OR UPDATE OF {row_id} "
+            f"ON ducklake.{table.name} FOR EACH ROW WHEN (NEW.{row_id} >> 32 <> NEW.catalog_id) "
+            f"EXECUTE FUNCTION ducklake.guard_file_id('{row_id}')"
         )
+    if table.name == _SCHEDULED:
+        # By their names they run after guard_paths, which needs what they take away.
+        for event in ("INSERT", "UPDATE"):
+            yield (
+                f"CREATE TRIGGER keep_shared_files_{event.lower()} AFTER {event} "
+                f"ON ducklake.{table.name} REFERENCING NEW TABLE AS changed "
+                "EXECUTE FUNCTION ducklake.keep_shared_files()"
+            )
     if table.name == "ducklake_snapshot":
         yield (
             f"CREATE TRIGGER schedule_unreached_files AFTER DELETE ON ducklake.{table.name} "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -18,24 +18,27 @@ from airflow_provider_ducklake.lake.errors import (
     LakeError,
     LostRace,
     NotFound,
-    UnsupportedCatalog,
 )
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.paths import as_directory
-from airflow_provider_ducklake.lake.store.layout import (
-    OWNER,
-    ROLES,
-    SCHEMAS,
-    SERVICE,
-    STORE_VERSION,
-    TENANT,
-    statements,
+from airflow_provider_ducklake.lake.store.fleet import (
+    FleetPlan,
+    FleetPolicy,
+    find_work,
+    plan_fleet,
 )
+from airflow_provider_ducklake.lake.store.install import (
+    check_server,
+    create_store,
+    has_store,
+    lock,
+    upgrade_store,
+)
+from airflow_provider_ducklake.lake.store.layout import TENANT
+from airflow_provider_ducklake.lake.store.ledger import LedgerEntry, write_entries
 from airflow_provider_ducklake.lake.store.refusals import refusal_of_store
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-_LOCK: Final = 0x0D0C_1A4E  # advisory lock of whoever makes or upgrades the store
-_OLDEST_SERVER: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,13 @@ class CatalogStore:
 
     @classmethod
     def at(cls, location: CatalogLocation) -> CatalogStore:
-        """Return the store a catalog's location is in."""
+        """Return the store in a location's database, whichever catalog of it that chooses.
+
+        Raises:
+            ConfigurationError: The location is not in PostgreSQL.
+        """
+        if location.kind != "postgres":
+            raise ConfigurationError(f"{location}: a store is kept in PostgreSQL only")
         return cls(location.conninfo)
 
     def init(self, root: str) -> StoreStatus:
@@ -127,18 +136,18 @@ class CatalogStore:
         if not root.startswith("/") and "://" not in root:
             raise ConfigurationError(f"the root {root!r} of a store must be a full path or a URL")
         with self._transaction() as connection:
-            _check_server(connection)
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            if _has_store(connection):
+            check_server(connection)
+            lock(connection)
+            if has_store(connection):
                 status = _status(connection)
                 if status.root != root:
                     raise ConfigurationError(
                         f"there is a store with the root {status.root}, not {root}: leave --root "
                         "out to upgrade it, or make another in a database of its own"
                     )
-                _upgrade(connection, status.version)
+                upgrade_store(connection, status.version)
             else:
-                _create(connection, root)
+                create_store(connection, root)
             return _status(connection)
 
     def upgrade(self) -> StoreStatus:
@@ -149,8 +158,8 @@ class CatalogStore:
             UnsupportedCatalog: It is newer than this package.
         """
         with self._transaction() as connection:
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            _upgrade(connection, _status(connection).version)
+            lock(connection)
+            upgrade_store(connection, _status(connection).version)
             return _status(connection)
 
     def status(self) -> StoreStatus:
@@ -298,6 +307,29 @@ class CatalogStore:
         with self._transaction() as connection:
             return _entries(connection, "lower(c.catalog_name) LIKE lower(%s)", pattern, limit)
 
+    def transaction(self) -> AbstractContextManager[Connection]:
+        """Open a transaction of the service role: committed at the end, rolled back on any error.
+
+        Raises:
+            LakeError: What the database refuses, as one of this package's kinds.
+        """
+        return self._transaction()
+
+    def plan_fleet(self, policy: FleetPolicy | None = None) -> FleetPlan:
+        """Find which catalogs need upkeep, and put the best of it into batches.
+
+        Args:
+            policy: What counts as work, and the budget.
+        """
+        chosen = policy or FleetPolicy()
+        with self._transaction() as connection:
+            return plan_fleet(find_work(connection, chosen), chosen)
+
+    def write_ledger(self, entries: Iterable[LedgerEntry]) -> None:
+        """Note what maintenance did; the views `ducklake_api.maintenance` and `.health` show it."""
+        with self._transaction() as connection:
+            write_entries(connection, entries)
+
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         try:
@@ -324,18 +356,6 @@ def store_error(error: psycopg.Error) -> LakeError:
     return CatalogUnavailable(f"the store cannot be reached or refused: {text}")
 
 
-def _check_server(connection: Connection) -> None:
-    version = connection.info.server_version // 10000
-    if version < _OLDEST_SERVER:
-        raise UnsupportedCatalog(
-            f"a store needs PostgreSQL {_OLDEST_SERVER} or newer, this is {version}"
-        )
-
-
-def _has_store(connection: Connection) -> bool:
-    return connection.execute("SELECT to_regclass('ducklake.store')").fetchone() != (None,)
-
-
 def _status(connection: Connection) -> StoreStatus:
     found = connection.execute(
         """
@@ -350,63 +370,6 @@ def _status(connection: Connection) -> StoreStatus:
     assert found is not None
     version, root, catalogs, dropped, size = found
     return StoreStatus(int(version), str(root), int(catalogs), int(dropped), int(size))
-
-
-def _create(connection: Connection, root: str) -> None:
-    for role in ROLES:
-        connection.execute(
-            sql.SQL(
-                "DO $$ BEGIN CREATE ROLE {} NOLOGIN; "
-                "EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$"
-            ).format(sql.Identifier(role))
-        )
-    _run(connection, f"GRANT {OWNER} TO CURRENT_USER")
-    for schema in SCHEMAS:
-        _run(connection, f"CREATE SCHEMA {schema} AUTHORIZATION {OWNER}")
-    _run(connection, f"SET LOCAL ROLE {OWNER}")
-    for statement in statements():
-        _run(connection, statement)
-    connection.execute(
-        "INSERT INTO ducklake.store (version, root) VALUES (%s, %s)", (STORE_VERSION, root)
-    )
-    for statement in _grants():
-        _run(connection, statement)
-    connection.execute("RESET ROLE")
-    _run(connection, f"GRANT {SERVICE} TO CURRENT_USER")
-
-
-def _grants() -> Iterator[str]:
-    """Yield who may do what: tenants see the views and nothing below them."""
-    yield "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA ducklake FROM PUBLIC"
-    for function in (
-        "current_catalog_id()",
-        "may_read(bigint)",
-        "files_of(bigint, bigint)",
-    ):
-        yield f"GRANT EXECUTE ON FUNCTION ducklake.{function} TO {TENANT}"
-    yield f"GRANT USAGE ON SCHEMA lake, ducklake_api TO {TENANT}, {SERVICE}"
-    rights = "SELECT, INSERT, UPDATE, DELETE"
-    yield f"GRANT {rights} ON ALL TABLES IN SCHEMA lake TO {TENANT}, {SERVICE}"
-    yield f"GRANT SELECT ON ALL TABLES IN SCHEMA ducklake_api TO {TENANT}, {SERVICE}"
-    # Tables for inlined rows are made beside the views, by clients of the service role alone.
-    yield f"GRANT CREATE ON SCHEMA lake TO {SERVICE}"
-    yield f"GRANT USAGE ON SCHEMA ducklake TO {SERVICE}"
-    yield f"GRANT ALL ON ALL TABLES IN SCHEMA ducklake TO {SERVICE}"
-    yield f"GRANT ALL ON ALL SEQUENCES IN SCHEMA ducklake TO {SERVICE}"
-    yield f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ducklake TO {SERVICE}"
-
-
-def _upgrade(connection: Connection, version: int) -> None:
-    if version > STORE_VERSION:
-        raise UnsupportedCatalog(
-            f"the store is of version {version}, this package knows up to {STORE_VERSION}: "
-            "upgrade the package"
-        )
-
-
-def _run(connection: Connection, statement: str) -> None:
-    # The texts are this package's own: nothing a caller gives is part of them.
-    connection.execute(statement.encode())
 
 
 def _find(connection: Connection, name: str) -> CatalogEntry | None:

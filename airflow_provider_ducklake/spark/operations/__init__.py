@@ -16,6 +16,7 @@ from airflow_provider_ducklake.spark.operations import (
     cleanup,
     compaction,
     definition,
+    fleet,
     flush,
     ingest,
     registration,
@@ -43,6 +44,7 @@ OPERATIONS: Final[dict[str, tuple[Operation | None, tuple[str, ...]]]] = {
     "expire_snapshots": (snapshots.expire_snapshots, snapshots.EXPIRE_OPTIONS),
     "cleanup_old_files": (cleanup.cleanup_old_files, cleanup.CLEANUP_OPTIONS),
     "delete_orphaned_files": (cleanup.delete_orphaned_files, cleanup.ORPHAN_OPTIONS),
+    "fleet_maintenance": (fleet.fleet_maintenance, fleet.FLEET_OPTIONS),
     "checkpoint": (checkpoint.checkpoint, checkpoint.CHECKPOINT_OPTIONS),
 }
 # These open no Spark application: they are a few statements on the catalog.

@@ -24,7 +24,6 @@ CREATE TABLE ducklake.ducklake_catalog (
 );
 CREATE UNIQUE INDEX ducklake_catalog_name ON ducklake.ducklake_catalog (lower(catalog_name))
     WHERE state = 'live';
-CREATE UNIQUE INDEX ducklake_catalog_root ON ducklake.ducklake_catalog (root text_pattern_ops);
 CREATE INDEX ducklake_catalog_dropped ON ducklake.ducklake_catalog (dropped_at)
     WHERE state = 'dropped';
 

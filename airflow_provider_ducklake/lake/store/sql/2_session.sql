@@ -51,12 +51,16 @@ BEGIN
 END
 $$;
 
--- Before each statement that changes a metadata table, whoever runs it.
+-- After each statement that changes a metadata table, whoever runs it. It asks the rows, not the
+-- setting: a statement may change the setting while it runs.
 CREATE FUNCTION ducklake.require_write() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF NOT ducklake.is_service() AND NOT ducklake.may_write(ducklake.current_catalog_id()) THEN
+    IF NOT ducklake.is_service() AND EXISTS (
+        SELECT FROM (SELECT DISTINCT n.catalog_id FROM changed n) c
+        WHERE NOT ducklake.may_write(c.catalog_id)
+    ) THEN
         RAISE EXCEPTION 'role "%" was granted this catalog for reading only', session_user
             USING ERRCODE = 'DL002';
     END IF;

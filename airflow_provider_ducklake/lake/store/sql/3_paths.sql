@@ -1,15 +1,36 @@
 -- No catalog names a file under the root of another, except one it shares since a fork.
 
--- An absolute path in one spelling; NULL where it has `.` or `..` in it.
+-- Where a full path leads, in one spelling for all that lead there: to be compared, not opened. NULL
+-- where that cannot be told: with `.` or `..` in it, and where a client would put its working or
+-- home directory in front. The account of an Azure container may be left out, so it is here.
+CREATE FUNCTION ducklake.place(path text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+RETURN (
+    SELECT CASE
+        WHEN path ~ '(^|[/\\])\.{1,2}([/\\]|$)' OR path ~* '^file://(?!localhost/|/)' THEN NULL
+        WHEN path ~* '^(file:)?/' THEN regexp_replace(single, '^file:(/localhost(?=/))?', '', 'i')
+        WHEN path ~ '^[A-Za-z][A-Za-z0-9+.-]*://' THEN
+            lower(substring(aliased, '^[^/]*/[^/]*')) || substring(aliased, '^[^/]*/[^/]*(.*)$')
+    END
+    FROM regexp_replace(path, '/{2,}', '/', 'g') AS single,
+        LATERAL regexp_replace(single, '^(s3[an]?|r2):/([^/]*@)?', 's3:/', 'i') AS s3,
+        LATERAL regexp_replace(s3, '^gcs:/', 'gs:/', 'i') AS gs,
+        LATERAL regexp_replace(
+            gs, '^(az|azure|wasbs?|abfss?):/([^/@]*\.[^/@]*/)?([^/@]*)(@[^/]*)?', 'az:/\3', 'i'
+        ) AS aliased
+);
+
+CREATE UNIQUE INDEX ducklake_catalog_root
+    ON ducklake.ducklake_catalog (ducklake.place(root) text_pattern_ops);
+
+-- A root as it is stored and given to clients; NULL for what is no full path.
 CREATE FUNCTION ducklake.canonical(path text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 RETURN CASE
-    WHEN path ~ '(^|[/\\])\.{1,2}([/\\]|$)' THEN NULL
-    WHEN path ~* '^file:' THEN '/' || regexp_replace(regexp_replace(path, '^[^:]*:/*', ''), '/{2,}', '/', 'g')
-    WHEN path ~ '^[A-Za-z][A-Za-z0-9+.-]*://' THEN
+    WHEN ducklake.place(path) IS NULL OR path ~* '^(file:)?/' THEN ducklake.place(path)
+    ELSE
         regexp_replace(lower(split_part(path, '://', 1)), '^s3[an]$', 's3') || '://'
         || regexp_replace(ltrim(substr(path, strpos(path, '://') + 3), '/'), '/{2,}', '/', 'g')
-    ELSE regexp_replace(path, '/{2,}', '/', 'g')
 END;
 
 -- Every directory above a path, the ones a root could be.
@@ -21,9 +42,22 @@ RETURN ARRAY(
 
 CREATE FUNCTION ducklake.is_foreign(catalog bigint, path text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-RETURN ducklake.canonical(path) IS NULL OR EXISTS (
+RETURN ducklake.place(path) IS NULL OR EXISTS (
     SELECT FROM ducklake.ducklake_catalog c
-    WHERE c.root = ANY (ducklake.directories(ducklake.canonical(path))) AND c.catalog_id <> catalog
+    WHERE ducklake.place(c.root) = ANY (ducklake.directories(ducklake.place(path)))
+        AND c.catalog_id <> catalog
+);
+
+-- The same of a directory, to which clients append: it may not lie around the root of another
+-- either, or be the beginning of its name.
+CREATE FUNCTION ducklake.is_foreign_directory(catalog bigint, path text) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN path !~ '/$' OR ducklake.is_foreign(catalog, path) OR EXISTS (
+    SELECT FROM ducklake.ducklake_catalog c
+    -- Whatever begins with it: "0" is the character behind "/".
+    WHERE ducklake.place(c.root) ~>=~ ducklake.place(path)
+        AND ducklake.place(c.root) ~<~ (rtrim(ducklake.place(path), '/') || '0')
+        AND c.catalog_id <> catalog
 );
 
 -- After each statement on a table with paths; its argument is the column with the id of the row.
@@ -37,11 +71,13 @@ BEGIN
     WHERE CASE
         WHEN n.path_is_relative THEN
             n.path ~ '(^|[/\\])\.{1,2}([/\\]|$)' OR n.path ~ '^(/|[A-Za-z][A-Za-z0-9+.-]*:)'
+        WHEN TG_ARGV[0] IN ('schema_id', 'table_id') THEN
+            ducklake.is_foreign_directory(n.catalog_id, n.path)
         ELSE ducklake.is_foreign(n.catalog_id, n.path) AND NOT EXISTS (
             SELECT FROM ducklake.file_reader r JOIN ducklake.shared_file s USING (file_id)
             WHERE r.catalog_id = n.catalog_id
                 AND r.file_id = (to_jsonb(n) ->> TG_ARGV[0])::bigint
-                AND ducklake.canonical(s.path) = ducklake.canonical(n.path)
+                AND ducklake.place(s.path) = ducklake.place(n.path)
         )
     END
     LIMIT 1;
@@ -50,5 +86,26 @@ BEGIN
             USING ERRCODE = 'DL003';
     END IF;
     RETURN NULL;
+END
+$$;
+
+-- Before each row of a file whose id is not in the range of its catalog. A fork knows the files it
+-- shares by their ids, so nobody may give his own file the id of another's.
+CREATE FUNCTION ducklake.guard_file_id() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    id CONSTANT bigint := to_jsonb(NEW) ->> TG_ARGV[0];
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM ducklake.file_reader r WHERE r.catalog_id = NEW.catalog_id AND r.file_id = id
+    ) AND NOT EXISTS (
+        -- See keep_row_of_shared_file.
+        SELECT FROM ducklake.shared_file s WHERE s.owner_id = NEW.catalog_id AND s.file_id = -id
+    ) THEN
+        RAISE EXCEPTION 'the file id % is not one of this catalog: take the next from next_file_id of the newest snapshot', id
+            USING ERRCODE = 'DL003';
+    END IF;
+    RETURN NEW;
 END
 $$;

@@ -42,7 +42,8 @@ BEGIN
     PERFORM FROM ducklake.ducklake_catalog c
     WHERE c.catalog_id IN (SELECT n.catalog_id FROM changed n) FOR SHARE;
     FOR released IN
-        SELECT n.catalog_id, n.data_file_id AS file_id, s.owner_id, s.path
+        -- Distinct, or a file scheduled twice by one would be let go for two.
+        SELECT DISTINCT n.catalog_id, n.data_file_id AS file_id, s.owner_id, s.path
         FROM changed n
         JOIN ducklake.file_reader r ON r.catalog_id = n.catalog_id AND r.file_id = n.data_file_id
         JOIN ducklake.shared_file s ON s.file_id = n.data_file_id
@@ -70,6 +71,11 @@ BEGIN
             END IF;
         END IF;
     END LOOP;
+    -- What its owner schedules again, after having let it go for himself.
+    DELETE FROM ducklake.ducklake_files_scheduled_for_deletion d
+    USING changed n, ducklake.shared_file s
+    WHERE s.file_id = n.data_file_id AND s.owner_id = n.catalog_id
+        AND d.catalog_id = n.catalog_id AND d.data_file_id = n.data_file_id;
     RETURN NULL;
 END
 $$;

@@ -29,7 +29,7 @@ AS $$
 DECLARE
     id bigint;
     lineage bigint;
-    place text;
+    new_root text;
 BEGIN
     IF name IS NULL OR name !~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$' OR name ~ '\.\.' THEN
         RAISE EXCEPTION 'a catalog cannot be called "%": letters, digits, "_", "-" and "." only, up to 63', name
@@ -42,30 +42,27 @@ BEGIN
         RAISE EXCEPTION 'catalog "%" exists already', name USING ERRCODE = 'DL005';
     END IF;
     id := nextval(pg_get_serial_sequence('ducklake.ducklake_catalog', 'catalog_id'));
-    place := ducklake.canonical(rtrim(wanted_root, '/') || '/');
+    new_root := ducklake.canonical(rtrim(wanted_root, '/') || '/');
     IF wanted_root IS NULL THEN
-        SELECT s.root || name || '/' INTO place FROM ducklake.store s;
+        SELECT s.root || name || '/' INTO new_root FROM ducklake.store s;
         -- Files of a dropped catalog of that name may still wait there.
-        IF EXISTS (SELECT FROM ducklake.ducklake_catalog c WHERE c.root = place) THEN
-            SELECT s.root || name || '~' || id || '/' INTO place FROM ducklake.store s;
+        IF EXISTS (
+            SELECT FROM ducklake.ducklake_catalog c WHERE ducklake.place(c.root) = ducklake.place(new_root)
+        ) THEN
+            SELECT s.root || name || '~' || id || '/' INTO new_root FROM ducklake.store s;
         END IF;
-    ELSIF place IS NULL OR place !~ '^(/|[a-z][a-z0-9+.-]*://)' THEN
+    ELSIF new_root IS NULL OR new_root !~ '^(/|[a-z][a-z0-9+.-]*://)' THEN
         RAISE EXCEPTION 'the root "%" is no full path or URL', wanted_root USING ERRCODE = 'DL004';
     END IF;
-    IF EXISTS (
-        SELECT FROM ducklake.ducklake_catalog c
-        WHERE c.root = ANY (ducklake.directories(place))
-            -- Whatever begins with it: "0" is the character behind "/".
-            OR (c.root ~>=~ place AND c.root ~<~ (rtrim(place, '/') || '0'))
-    ) THEN
-        RAISE EXCEPTION 'the root "%" lies in that of another catalog, or around it', place
+    IF ducklake.is_foreign_directory(id, new_root) THEN
+        RAISE EXCEPTION 'the root "%" lies in that of another catalog, or around it', new_root
             USING ERRCODE = 'DL003';
     END IF;
     SELECT c.lineage_id INTO lineage FROM ducklake.ducklake_catalog c WHERE c.catalog_id = parent;
     INSERT INTO ducklake.ducklake_catalog
         (catalog_id, catalog_name, parent_id, parent_snapshot, lineage_id, root)
     OVERRIDING SYSTEM VALUE
-    VALUES (id, name, parent, snapshot, coalesce(lineage, id), place);
+    VALUES (id, name, parent, snapshot, coalesce(lineage, id), new_root);
     RETURN id;
 END
 $$;

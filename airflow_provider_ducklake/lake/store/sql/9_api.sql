@@ -38,13 +38,20 @@ JOIN ducklake.ducklake_column k
     ON k.catalog_id = c.catalog_id AND k.table_id = t.table_id AND k.end_snapshot IS NULL;
 
 CREATE VIEW ducklake_api.data_files WITH (security_barrier) AS
-SELECT c.catalog_name, t.schema_name, t.table_name, f.data_file_id, p.full_path AS path,
+SELECT c.catalog_name, s.schema_name, t.table_name, f.data_file_id,
+    CASE WHEN f.path_is_relative THEN
+        CASE WHEN t.path_is_relative THEN
+            CASE WHEN s.path_is_relative THEN c.root ELSE '' END || s.path
+        ELSE '' END || t.path
+    ELSE '' END || f.path AS path,
     f.file_format, f.record_count, f.file_size_bytes, f.begin_snapshot,
     coalesce(d.delete_count, 0) AS delete_count
-FROM ducklake_api.tables t
-JOIN ducklake.ducklake_catalog c ON c.catalog_name = t.catalog_name AND c.state = 'live'
+FROM ducklake.ducklake_catalog c
+JOIN ducklake.ducklake_table t ON t.catalog_id = c.catalog_id AND t.end_snapshot IS NULL AND t.table_id >= 0
+JOIN ducklake.ducklake_schema s
+    ON s.catalog_id = c.catalog_id AND s.schema_id = t.schema_id AND s.end_snapshot IS NULL
 JOIN ducklake.ducklake_data_file f
     ON f.catalog_id = c.catalog_id AND f.table_id = t.table_id AND f.end_snapshot IS NULL
-JOIN LATERAL ducklake.files_of(c.catalog_id, 4611686018427387903) p ON p.file_id = f.data_file_id
 LEFT JOIN ducklake.ducklake_delete_file d
-    ON d.catalog_id = c.catalog_id AND d.data_file_id = f.data_file_id AND d.end_snapshot IS NULL;
+    ON d.catalog_id = c.catalog_id AND d.data_file_id = f.data_file_id AND d.end_snapshot IS NULL
+WHERE c.state = 'live' AND ducklake.may_read(c.catalog_id);

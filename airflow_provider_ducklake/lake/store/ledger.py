@@ -1,0 +1,73 @@
+"""The store's ledger of maintenance: who did what to which catalog, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import psycopg
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One operation on one catalog.
+
+    Attributes:
+        catalog: Its name.
+        operation: Name of the operation.
+        started_at: When it began.
+        seconds: How long it took.
+        author: Who asked for it.
+        snapshot_id: The newest snapshot it made.
+        files_in: Data files it read, or deleted.
+        files_out: Data files it wrote.
+        bytes_in: Bytes of those it read.
+        bytes_out: Bytes of those it wrote.
+        error: One line, when it failed.
+    """
+
+    catalog: str
+    operation: str
+    started_at: datetime
+    seconds: float
+    author: str | None = None
+    snapshot_id: int | None = None
+    files_in: int = 0
+    files_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    error: str | None = None
+
+
+def write_entries(connection: Connection, entries: Iterable[LedgerEntry]) -> None:
+    """Add entries; one of a catalog that is gone by now is left out."""
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            """
+            INSERT INTO ducklake.maintenance_ledger (catalog_id, operation, started_at, seconds,
+                author, snapshot_id, files_in, files_out, bytes_in, bytes_out, error)
+            SELECT c.catalog_id, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s
+            FROM ducklake.ducklake_catalog c
+            WHERE lower(c.catalog_name) = lower(%s) AND c.state = 'live'
+            """,
+            [
+                (
+                    entry.operation,
+                    entry.started_at,
+                    entry.seconds,
+                    entry.author,
+                    entry.snapshot_id,
+                    entry.files_in,
+                    entry.files_out,
+                    entry.bytes_in,
+                    entry.bytes_out,
+                    entry.error,
+                    entry.catalog,
+                )
+                for entry in entries
+            ],
+        )

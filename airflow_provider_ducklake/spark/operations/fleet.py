@@ -1,0 +1,192 @@
+"""fleet_maintenance: the upkeep of hundreds of catalogs of a store in one Spark application."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError, NotFound
+from airflow_provider_ducklake.lake.instants import utc_now
+from airflow_provider_ducklake.lake.lake import Lake
+from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.lake.options import OperationOptions
+from airflow_provider_ducklake.lake.results import Failure, OperationResult, TableResult
+from airflow_provider_ducklake.lake.store.fleet import STEPS
+from airflow_provider_ducklake.lake.store.ledger import LedgerEntry
+from airflow_provider_ducklake.lake.store.store import CatalogStore
+from airflow_provider_ducklake.spark.operations._job import Job, finished
+from airflow_provider_ducklake.spark.operations.cleanup import CLEANUP_OPTIONS, cleanup_old_files
+from airflow_provider_ducklake.spark.operations.compaction import (
+    MERGE_OPTIONS,
+    REWRITE_OPTIONS,
+    merge_adjacent_files,
+    rewrite_data_files,
+)
+from airflow_provider_ducklake.spark.operations.flush import FLUSH_OPTIONS, flush_inlined_data
+from airflow_provider_ducklake.spark.operations.snapshots import EXPIRE_OPTIONS, expire_snapshots
+
+FLEET_OPTIONS = (
+    "work",
+    "threads",
+    "expire_older_than",
+    "retain_last",
+    "delete_threshold",
+    "delete_older_than",
+    "target_file_size",
+    "max_compacted_files",
+)
+_RUN: Final = {
+    "flush_inlined_data": (flush_inlined_data, FLUSH_OPTIONS),
+    "expire_snapshots": (expire_snapshots, EXPIRE_OPTIONS),
+    "merge_adjacent_files": (merge_adjacent_files, MERGE_OPTIONS),
+    "rewrite_data_files": (rewrite_data_files, REWRITE_OPTIONS),
+    "cleanup_old_files": (cleanup_old_files, CLEANUP_OPTIONS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What became of one catalog."""
+
+    catalog: str
+    tables: tuple[TableResult, ...]
+    counts: Mapping[str, int]
+    failures: tuple[Failure, ...]
+    entries: tuple[LedgerEntry, ...]
+
+
+def fleet_maintenance(job: Job) -> OperationResult:
+    """Run the given steps on the given catalogs of a store, many at a time.
+
+    Each catalog has a thread on the driver while it is worked on; its files are rewritten by Spark
+    tasks. Spark shares its slots fairly among the catalogs, so one with very many files takes no
+    more than its part. A catalog that fails is reported, and the others go on.
+
+    Raises:
+        ConfigurationError: `work` is no JSON object of catalog names and steps.
+    """
+    started = time.monotonic()
+    work = _parse(job.options.text("work"))
+    store = CatalogStore.at(job.lake.location)
+    store.status()
+    threads = job.options.integer("threads", at_least=1) or max(8, 2 * (os.cpu_count() or 1))
+    with ThreadPoolExecutor(threads, thread_name_prefix="catalog") as pool:
+        outcomes = list(pool.map(lambda item: _maintain(job, *item), work.items()))
+    if not job.dry_run:
+        store.write_ledger(entry for outcome in outcomes for entry in outcome.entries)
+    counts = {
+        "catalogs": len(outcomes),
+        "catalogs_failed": sum(bool(outcome.failures) for outcome in outcomes),
+    }
+    for outcome in outcomes:
+        for name, count in outcome.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    tables = [table for outcome in outcomes for table in outcome.tables]
+    failures = [failure for outcome in outcomes for failure in outcome.failures]
+    return finished(job, started, 0, tables, counts=counts, failures=failures)
+
+
+def _parse(text: str | None) -> dict[str, Sequence[str]]:
+    try:
+        work = json.loads(text or "")
+    except ValueError:
+        work = None
+    if not isinstance(work, dict) or not all(isinstance(steps, list) for steps in work.values()):
+        raise ConfigurationError(
+            'work must be a JSON object such as {"acme": ["merge_adjacent_files"]}'
+        )
+    for catalog, steps in work.items():
+        unknown = [step for step in steps if step not in _RUN]
+        if unknown:
+            raise ConfigurationError(
+                f"work of catalog {catalog!r}: {unknown[0]!r} is none of {', '.join(STEPS)}"
+            )
+    return work
+
+
+def _maintain(job: Job, catalog: str, steps: Sequence[str]) -> _Outcome:
+    tables: list[TableResult] = []
+    counts: dict[str, int] = {}
+    failures: list[Failure] = []
+    entries: list[LedgerEntry] = []
+    for step in (step for step in STEPS if step in steps):
+        began, clock = utc_now(), time.monotonic()
+        entry = LedgerEntry(catalog, step, began, 0.0, job.info.author)
+        try:
+            result = _step(job, catalog, step)
+        except LakeError as error:
+            failures.append(Failure(type(error).__name__, f"{catalog}: {step}: {error}"))
+            entries.append(
+                replace(entry, seconds=time.monotonic() - clock, error=" ".join(str(error).split()))
+            )
+            if isinstance(error, NotFound):
+                break  # it was dropped since the plan was made
+            continue
+        said = [*result.failures, *_failed_tables(result)]
+        failures += [replace(f, message=f"{catalog}: {step}: {f.message}") for f in said]
+        tables += [
+            replace(table, table=f"{catalog}: {table.table}", error=None)
+            for table in result.tables
+            if table.is_changed
+        ]
+        for name, count in result.counts.items():
+            counts[name] = counts.get(name, 0) + count
+        entries.append(_entry(entry, result, said))
+    return _Outcome(catalog, tuple(tables), counts, tuple(failures), tuple(entries))
+
+
+def _failed_tables(result: OperationResult) -> Iterator[Failure]:
+    for table in result.failed_tables:
+        yield Failure("LakeError", f"{table.table}: {table.error}")
+
+
+def _entry(entry: LedgerEntry, result: OperationResult, failures: Sequence[Failure]) -> LedgerEntry:
+    made = [t.snapshot_id for t in result.tables if t.snapshot_id is not None]
+    return replace(
+        entry,
+        seconds=result.seconds,
+        snapshot_id=max(made, default=None),
+        files_in=sum(t.files_in for t in result.tables) + result.counts.get("files_deleted", 0),
+        files_out=sum(t.files_out for t in result.tables),
+        bytes_in=sum(t.bytes_in for t in result.tables),
+        bytes_out=sum(t.bytes_out for t in result.tables),
+        error="; ".join(" ".join(f.message.split()) for f in failures) or None,
+    )
+
+
+def _step(job: Job, catalog: str, step: str) -> OperationResult:
+    location = job.lake.location
+    own = CatalogLocation.parse(location.attach_string, password=location.password, catalog=catalog)
+    operation, known = _RUN[step]
+    get = job.options.text
+    given = {
+        "expire_snapshots": {
+            "older_than": get("expire_older_than"),
+            "retain_last": get("retain_last"),
+        },
+        "merge_adjacent_files": {
+            "target_file_size": get("target_file_size"),
+            "max_compacted_files": get("max_compacted_files"),
+        },
+        "rewrite_data_files": {
+            "delete_threshold": get("delete_threshold"),
+            "max_compacted_files": get("max_compacted_files"),
+        },
+        "cleanup_old_files": {"older_than": get("delete_older_than")},
+    }.get(step, {})
+    key = f"{job.info.key}/{catalog}/{step}" if job.info.key else None
+    return operation(
+        replace(
+            job,
+            operation=step,
+            lake=Lake.open(own, storage=job.lake.storage),
+            runner=job.runner.for_tenant(catalog),
+            options=OperationOptions(step, {k: v for k, v in given.items() if v}, known),
+            info=replace(job.info, key=key, message=job.info.message or f"{step} of the fleet"),
+        )
+    )

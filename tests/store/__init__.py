@@ -1,0 +1,1 @@
+"""The shared store: its catalogs, their forks, and what keeps them apart."""

@@ -1,0 +1,244 @@
+"""Upkeep of many catalogs at once: what is found, how it is ranked, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.lake import Lake
+from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.lake.results import OperationResult
+from airflow_provider_ducklake.lake.store.fleet import (
+    STEPS,
+    Finding,
+    FleetPolicy,
+    plan_fleet,
+)
+from airflow_provider_ducklake.lake.store.store import CatalogStore
+from airflow_provider_ducklake.spark.operations import run_operation
+from airflow_provider_ducklake.spark.runner import LocalRunner
+from tests.support.reference import ReferenceClient
+
+FINDINGS = st.lists(
+    st.builds(
+        Finding,
+        st.sampled_from([f"c{n}" for n in range(40)]),
+        st.sampled_from(STEPS),
+        st.integers(1, 10_000),
+        st.integers(0, 2**40),
+    ),
+    max_size=80,
+)
+POLICIES = st.builds(
+    FleetPolicy,
+    max_catalogs=st.integers(1, 50),
+    max_bytes=st.integers(1, 2**42),
+    max_share=st.floats(0.01, 1),
+    batch_catalogs=st.integers(1, 20),
+)
+
+
+@given(findings=FINDINGS, policy=POLICIES)
+def test_plans_keep_to_their_budget(findings: list[Finding], policy: FleetPolicy) -> None:
+    plan = plan_fleet(findings, policy)
+    placed = [name for batch in plan.batches for name in batch]
+    assert len(placed) == len(set(placed)) == plan.catalogs <= policy.max_catalogs
+    assert plan.catalogs + plan.left == len({finding.catalog for finding in findings})
+    assert plan.size <= policy.max_bytes
+    assert all(0 < len(batch) <= policy.batch_catalogs for batch in plan.batches)
+    assert len(plan.batches) == -(-plan.catalogs // policy.batch_catalogs)
+    wanted = {(finding.catalog, finding.step) for finding in findings}
+    for batch in plan.batches:
+        for name, steps in batch.items():
+            assert steps == [step for step in STEPS if (name, step) in wanted]
+    scores = [work.score for work in plan.work]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_many_small_files_go_before_few_large_ones() -> None:
+    findings = [
+        Finding("giant", "merge_adjacent_files", 100, 10**12),
+        Finding("small", "merge_adjacent_files", 100, 10**6),
+        Finding("idle", "cleanup_old_files", 1, 0),
+    ]
+    plan = plan_fleet(findings, FleetPolicy())
+    assert [work.catalog for work in plan.work] == ["small", "idle", "giant"]
+
+
+def test_one_giant_does_not_take_it_all() -> None:
+    findings = [Finding("giant", "merge_adjacent_files", 10**9, 10**15)]
+    findings += [Finding(f"c{n}", "merge_adjacent_files", 9, 10**6) for n in range(100)]
+    plan = plan_fleet(findings, FleetPolicy(max_bytes=10**9, batch_catalogs=50))
+    assert plan.catalogs == 101
+    giant, *others = sorted(plan.batches, key=lambda batch: "giant" not in batch)
+    assert [len(batch) for batch in others] == [50, 50]
+    assert list(giant) == ["giant"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_share": 0}, {"max_share": 2}, {"max_catalogs": 0}, {"delete_threshold": -1}]
+)
+def test_policies_that_make_no_plan(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        FleetPolicy(**wrong)
+
+
+class Fleet:
+    """A store of its own with some catalogs in different states."""
+
+    def __init__(self, conninfo: str, directory: Path) -> None:
+        self.conninfo = conninfo
+        self.store = CatalogStore(conninfo)
+        self.store.init(f"{directory}/lakes")
+
+    def location(self, name: str | None) -> CatalogLocation:
+        """Return the location of a catalog, or of the store."""
+        return CatalogLocation.parse(f"ducklake:postgres:{self.conninfo}", catalog=name)
+
+    def client(self, name: str) -> ReferenceClient:
+        """Return a stock client."""
+        location = self.location(name)
+        return ReferenceClient(location.attach_string, metadata_schema=location.metadata_schema)
+
+    def fill(self, name: str, inserts: int, deletes: bool = False) -> None:
+        """Create a catalog with a table of some small files."""
+        self.store.create_catalog(name)
+        client = self.client(name)
+        client.sql("CREATE TABLE t (i INTEGER, s VARCHAR)")
+        for start in range(inserts):
+            rows = f"range({start * 100}, {start * 100 + 100}) r(i)"
+            client.sql(f"INSERT INTO t SELECT i, 'r' || i FROM {rows}")
+        if deletes:
+            client.sql("DELETE FROM t WHERE i % 2 = 0")
+        client.close()
+
+    def sum(self, name: str) -> tuple[int, int]:
+        """Return count and sum of a catalog's rows."""
+        client = self.client(name)
+        ((number, total),) = client.sql("SELECT count(*), sum(i)::BIGINT FROM t")
+        client.close()
+        return number, total
+
+    def maintain(self, work: dict[str, list[str]], **options: str) -> OperationResult:
+        """Run one batch."""
+        return run_operation(
+            "fleet_maintenance",
+            Lake.open(self.location(None)),
+            {"work": json.dumps(work), **options},
+            runner=LocalRunner(),
+        )
+
+
+@pytest.fixture
+def fleet(postgres_database: str, tmp_path: Path) -> Fleet:
+    """A fleet."""
+    fleet = Fleet(postgres_database, tmp_path)
+    fleet.fill("small", 8)
+    fleet.fill("deleted", 2, deletes=True)
+    fleet.fill("tidy", 1)
+    fleet.store.create_catalog("empty")
+    return fleet
+
+
+NOW = FleetPolicy(expire_older_than="0 seconds", delete_older_than="0 seconds")
+
+
+def test_what_needs_work_is_found(fleet: Fleet) -> None:
+    plan = fleet.store.plan_fleet()
+    assert plan.batches == ({"small": ["merge_adjacent_files"], "deleted": ["rewrite_data_files"]},)
+    found = {work.catalog: work for work in fleet.store.plan_fleet(NOW).work}
+    assert found.keys() == {"small", "deleted", "tidy"}
+    assert found["tidy"].steps == ("expire_snapshots",)
+    assert found["small"].files == 7 + 1
+    assert fleet.store.plan_fleet(FleetPolicy(min_small_files=9)).catalogs == 1
+
+
+def test_a_batch_is_maintained(fleet: Fleet) -> None:
+    """All of it, until there is nothing left to do; rows stay, and the ledger tells of it."""
+    before = {name: fleet.sum(name) for name in ("small", "deleted", "tidy")}
+    for _ in range(3):
+        (batch,) = fleet.store.plan_fleet(NOW).batches or ({},)
+        result = fleet.maintain(
+            batch, expire_older_than="0 seconds", delete_threshold="0", delete_older_than="2 days"
+        )
+        assert not result.is_failed, result.failures
+        assert result.counts["catalogs"] == len(batch)
+        with psycopg.connect(fleet.conninfo) as connection:
+            connection.execute(
+                "UPDATE ducklake.ducklake_files_scheduled_for_deletion "
+                "SET schedule_start = schedule_start - interval '3 days'"
+            )
+    assert fleet.store.plan_fleet(NOW).catalogs == 0
+    assert {name: fleet.sum(name) for name in before} == before
+    with psycopg.connect(fleet.conninfo) as connection:
+        ledger = connection.execute(
+            "SELECT catalog_name, operation, files_in, files_out, error "
+            "FROM ducklake_api.maintenance WHERE operation LIKE '%files' ORDER BY started_at"
+        ).fetchall()
+        health = connection.execute(
+            "SELECT catalog_name, data_files, snapshots, files_scheduled, last_failed "
+            "FROM ducklake_api.health ORDER BY 1"
+        ).fetchall()
+    assert ("small", "merge_adjacent_files", 8, 1, None) in ledger
+    assert ("small", "cleanup_old_files", 8, 0, None) in ledger
+    assert health == [
+        ("deleted", 1, 1, 0, None),
+        ("empty", 0, 1, 0, None),
+        ("small", 1, 1, 0, None),
+        ("tidy", 1, 1, 0, None),
+    ]
+
+
+def test_one_that_fails_does_not_stop_the_others(fleet: Fleet, tmp_path: Path) -> None:
+    broken = next((tmp_path / "lakes" / "deleted").rglob("*-delete.parquet"))
+    broken.write_bytes(b"not Parquet")
+    work = {
+        "deleted": ["rewrite_data_files"],
+        "gone": ["merge_adjacent_files", "cleanup_old_files"],
+        "small": ["merge_adjacent_files"],
+    }
+    result = fleet.maintain(work, delete_threshold="0")
+    assert result.is_failed
+    assert result.counts["catalogs_failed"] == 2
+    said = " ".join(failure.message for failure in result.failures)
+    assert "deleted: rewrite_data_files: main.t" in said
+    assert "gone: merge_adjacent_files: catalog gone of the store" in said
+    assert "cleanup_old_files" not in said
+    assert [table.table for table in result.tables] == ["small: main.t"]
+    with psycopg.connect(fleet.conninfo) as connection:
+        errors = connection.execute(
+            "SELECT catalog_name, error IS NULL FROM ducklake_api.maintenance ORDER BY 1"
+        ).fetchall()
+    assert errors == [("deleted", False), ("small", True)]
+
+
+def test_a_dry_run_changes_nothing(fleet: Fleet) -> None:
+    result = run_operation(
+        "fleet_maintenance",
+        Lake.open(fleet.location(None)),
+        {"work": json.dumps({"small": ["merge_adjacent_files"]})},
+        runner=LocalRunner(),
+        dry_run=True,
+    )
+    assert [(t.table, t.files_in) for t in result.tables] == [("small: main.t", 8)]
+    assert fleet.store.plan_fleet().catalogs == 2
+    with psycopg.connect(fleet.conninfo) as connection:
+        assert connection.execute("SELECT * FROM ducklake.maintenance_ledger").fetchall() == []
+
+
+@pytest.mark.parametrize("work", ["", "[]", "{", '{"a": "merge"}', '{"a": ["frobnicate"]}'])
+def test_work_that_is_none(fleet: Fleet, work: str) -> None:
+    with pytest.raises(ConfigurationError, match="work"):
+        run_operation(
+            "fleet_maintenance",
+            Lake.open(fleet.location(None)),
+            {"work": work},
+            runner=LocalRunner(),
+        )
