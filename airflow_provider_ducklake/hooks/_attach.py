@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_ducklake.hooks._attach_options import may_create, shows_one_snapshot
 from airflow_provider_ducklake.hooks._secrets import Redactor
 from airflow_provider_ducklake.hooks._values import as_bool
 from airflow_provider_ducklake.lake.errors import CatalogUnavailable, ConfigurationError
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks._fields import LakeFields
 
 _CATALOG_EXTENSIONS: Final = {"sqlite": "sqlite_scanner", "postgres": "postgres_scanner"}
-_CATALOG_SECRET: Final = "ducklake_catalog"
-_STORAGE_SECRET: Final = "ducklake_storage"
 _S3: Final = ("s3://", "s3a://", "s3n://")
 # Parameters of DuckDB's S3 secret, with obstore's names of the same thing; the first given wins.
 _S3_PARAMETERS: Final = {
@@ -36,6 +36,7 @@ def configure(
     session: DuckDBPyConnection,
     fields: LakeFields,
     *,
+    alias: str,
     data_path: str | None = None,
     encrypted: bool = False,
 ) -> None:
@@ -48,6 +49,7 @@ def configure(
     Args:
         session: The session.
         fields: The connection's fields.
+        alias: Name the lake will get in the session; its secrets are named after it.
         data_path: Where the lake's data is, as its catalog says.
         encrypted: Whether the lake's files are encrypted.
 
@@ -73,21 +75,29 @@ def configure(
             raise ConfigurationError(f"duckdb_settings: DuckDB refuses {name}: {text}") from None
     # Bound, so that no secret is ever part of an SQL text that could be logged or quoted back.
     if password := fields.location.password:
-        _create_secret(session, _CATALOG_SECRET, "postgres", {"PASSWORD": password}, fields)
+        secret = _catalog_secret(alias)
+        _create_secret(session, secret, "postgres", {"PASSWORD": password}, fields)
     if on_s3 and (parameters := _s3_parameters(fields)):
-        _create_secret(session, _STORAGE_SECRET, "s3", parameters, fields)
+        if path.startswith(_S3):
+            # Another lake of the session may lie in another account.
+            parameters["SCOPE"] = path
+        _create_secret(session, f"ducklake_storage_{_plain(alias)}", "s3", parameters, fields)
 
 
-def attach(session: DuckDBPyConnection, fields: LakeFields, alias: str) -> None:
-    """Attach an existing lake to a configured session, and make it the default.
+def attach(
+    session: DuckDBPyConnection, fields: LakeFields, alias: str, *, use: bool = True
+) -> None:
+    """Attach a lake to a configured session.
 
     DuckDB creates a missing catalog file even where it must not create a lake: see that the lake
     exists before.
 
     Args:
-        session: A session that `configure` prepared.
-        fields: The connection's fields. The data path is the catalog's own in any case.
+        session: A session that `configure` prepared under the same alias.
+        fields: The connection's fields. The data path is the catalog's own, unless they say that
+            it is to be overridden or that a lake may be created.
         alias: Name the lake gets in the session.
+        use: Make it the default database.
 
     Raises:
         CatalogUnavailable: The catalog database cannot be reached, or is locked.
@@ -96,25 +106,39 @@ def attach(session: DuckDBPyConnection, fields: LakeFields, alias: str) -> None:
     import duckdb
 
     location = fields.location
-    options = ["CREATE_IF_NOT_EXISTS false"]
-    if fields.read_only:
+    named = {"create_if_not_exists": "false", **fields.attach_options}
+    options = [f"{name.upper()} {literal}" for name, literal in named.items()]
+    if fields.read_only and not shows_one_snapshot(named):
         options.append("READ_ONLY")
+    if location.data_path is not None and (
+        may_create(named) or named.get("override_data_path") == "true"
+    ):
+        options.append(f"DATA_PATH {quote_literal(location.data_path)}")
     if location.metadata_schema is not None:
         options.append(f"METADATA_SCHEMA {quote_literal(location.metadata_schema)}")
     if location.password is not None:
-        options.append(f"META_SECRET {quote_literal(_CATALOG_SECRET)}")
+        options.append(f"META_SECRET {quote_literal(_catalog_secret(alias))}")
     statement = (
         f"ATTACH {quote_literal(location.attach_string)} AS {quote_identifier(alias)} "
         f"({', '.join(options)})"
     )
     try:
         session.execute(statement)
-        session.execute("USE " + quote_identifier(alias))
+        if use:
+            session.execute("USE " + quote_identifier(alias))
     except duckdb.Error as error:
         text = Redactor(fields.secrets)(" ".join(str(error).split()))
         if isinstance(error, duckdb.IOException) or "lock" in text.lower():
             raise CatalogUnavailable(f"{location} cannot be reached: {text}") from None
         raise ConfigurationError(f"DuckDB cannot attach {location}: {text}") from None
+
+
+def _plain(alias: str) -> str:
+    return re.sub(r"\W", "_", alias).lower()
+
+
+def _catalog_secret(alias: str) -> str:
+    return f"ducklake_catalog_{_plain(alias)}"
 
 
 def first_line(error: BaseException) -> str:

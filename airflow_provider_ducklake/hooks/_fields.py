@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_ducklake.hooks._attach_options import attach_literals
 from airflow_provider_ducklake.hooks._values import (
     as_bool,
     as_object,
@@ -26,6 +27,7 @@ CATALOG_TYPES: Final = ("postgres", "sqlite", "duckdb")
 _OURS: Final = frozenset(
     {
         "attach",
+        "attach_options",
         "catalog",
         "catalog_type",
         "data_path",
@@ -65,12 +67,14 @@ class LakeFields:
         storage: Storage options by name, credentials among them.
         read_only: Nothing may be changed through this connection.
         duckdb_settings: DuckDB settings of the sessions `get_conn()` opens.
+        attach_options: Options of its ATTACH, lower-case names to SQL literals.
     """
 
     location: CatalogLocation
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     read_only: bool = False
     duckdb_settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    attach_options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -106,11 +110,13 @@ def _parse(connection: Connection, catalog: str | None) -> LakeFields:
         extra["catalog"] = catalog
     storage = as_object(extra.get("storage_options", {}), "storage_options")
     settings = as_object(extra.get("duckdb_settings", {}), "duckdb_settings")
+    options = as_object(extra.get("attach_options", {}), "attach_options")
     return LakeFields(
         location=_location(connection, extra),
         storage={name: as_setting(value) for name, value in storage.items()},
         read_only=as_bool(extra.get("read_only", False), "read_only"),
         duckdb_settings={name: as_setting(value) for name, value in settings.items()},
+        attach_options=attach_literals(options),
     )
 
 

@@ -64,6 +64,14 @@ def conn_fields() -> dict[str, dict[str, Any]]:
             # An object: Airflow hides its entries by their names wherever a connection is shown.
             "schema": _OBJECT,
         },
+        "attach_options": {
+            "label": "ATTACH options",
+            "description": (
+                "Of sessions opened by get_conn(), such as "
+                '{"snapshot_version": 42} or {"data_inlining_row_limit": 0}'
+            ),
+            "schema": _OBJECT,
+        },
         "duckdb_settings": {
             "label": "DuckDB settings",
             "description": 'Of sessions opened by get_conn(), such as {"memory_limit": "2GB"}',

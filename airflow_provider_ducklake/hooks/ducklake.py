@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
@@ -140,15 +141,53 @@ class DuckLakeHook(DbApiHook):
 
         return CatalogStore.at(self.location())
 
-    def configure(self, connection: DuckDBPyConnection) -> None:
-        """Prepare a DuckDB connection of your own for this lake: extensions, settings, secrets.
+    def configure(
+        self,
+        connection: DuckDBPyConnection,
+        alias: str = LAKE,
+        *,
+        read_only: bool | None = None,
+        use: bool = False,
+    ) -> None:
+        """Attach this lake to a DuckDB connection of your own, beside whatever it has attached.
+
+        Extensions, settings and secrets are seen to. Several hooks may do so with one connection,
+        each under another alias, and one statement may then read from all of their lakes.
+
+        Args:
+            connection: A DuckDB connection.
+            alias: Name the lake gets there.
+            read_only: Attach for reading only; None takes the Airflow connection's word.
+            use: Make it the default database.
 
         Raises:
-            ConfigurationError: An extension does not load, or DuckDB refuses a setting.
+            AirflowFailException: The connection is wrong, or what is there is no lake of a format
+                known here.
+            AirflowException: The catalog cannot be reached, or is not there.
         """
-        from airflow_provider_ducklake.hooks._attach import configure
+        from airflow_provider_ducklake.hooks._attach import attach, configure
 
-        configure(connection, self.fields)
+        try:
+            fields = self.fields if read_only is None else replace(self.fields, read_only=read_only)
+            data_path, encrypted = self._found()
+            configure(connection, fields, alias=alias, data_path=data_path, encrypted=encrypted)
+            attach(connection, fields, alias, use=use)
+        except LakeError as error:
+            raise airflow_error(error) from None
+
+    def _found(self) -> tuple[str | None, bool]:
+        """Return data path and encryption of the lake that is there, or is to be created.
+
+        Our own look first: it tells a wrong place or version apart, creates nothing, and knows
+        what DuckDB has to have at hand before it attaches.
+        """
+        from airflow_provider_ducklake.hooks._attach_options import may_create
+
+        if may_create(self.fields.attach_options):
+            encrypted = self.fields.attach_options.get("encrypted") == "true"
+            return self.fields.location.data_path, encrypted
+        with self.lake().view() as view:
+            return view.data_path, view.option("encrypted") == "true"
 
     def get_conn(self) -> LakeConnection:
         """Return a new DuckDB session with the lake attached as `lake` and made the default.
@@ -158,26 +197,14 @@ class DuckLakeHook(DbApiHook):
                 known here; a retry cannot help.
             AirflowException: The catalog cannot be reached, or is not there.
         """
-        try:
-            # Our own look first: it tells a wrong place or version apart, creates nothing, and
-            # knows what DuckDB has to have at hand before it attaches.
-            with self.lake().view() as view:
-                data_path, encrypted = view.data_path, view.option("encrypted") == "true"
-            return self._attached(data_path, encrypted)
-        except LakeError as error:
-            raise airflow_error(error) from None
-
-    def _attached(self, data_path: str, encrypted: bool) -> LakeConnection:
         import duckdb
 
-        from airflow_provider_ducklake.hooks._attach import attach, configure
         from airflow_provider_ducklake.hooks._connection import LakeConnection
         from airflow_provider_ducklake.lake.identifiers import quote_identifier
 
         session = duckdb.connect(":memory:")
         try:
-            configure(session, self.fields, data_path=data_path, encrypted=encrypted)
-            attach(session, self.fields, LAKE)
+            self.configure(session, use=True)
             if self.schema:
                 schema = f"{LAKE}.{quote_identifier(self.schema)}"
                 session.execute("USE " + schema)

@@ -206,7 +206,7 @@ def test_no_lake_is_created(
     lake_under_test: LakeUnderTest, connect_lake: Callable[..., None]
 ) -> None:
     connect_lake(lake_under_test)
-    with pytest.raises(AirflowException, match=r"there is no|holds no|has no"):
+    with pytest.raises(AirflowException, match=r"there is no|holds no|has no|does not exist"):
         DuckLakeHook().get_conn()
     works, message = DuckLakeHook().test_connection()
     assert not works
@@ -381,17 +381,17 @@ def test_data_on_s3(
         "allow_http": True,
     }
     attach = f"ducklake:sqlite:{tmp_path}/c.sqlite"
-    connect(
-        "ducklake_default",
-        conn_type="ducklake",
-        extra={"attach": attach, "storage_options": options},
-    )
-    hook = DuckLakeHook()
+    create = {
+        "attach_options": {"create_if_not_exists": True},
+        "data_path": f"{s3_server.url}/lake/",
+    }
+    extra = {"attach": attach, "storage_options": options}
+    connect("new", conn_type="ducklake", extra={**extra, **create})
     session = duckdb.connect()
-    hook.configure(session)
-    statement = f"ATTACH '{attach}' AS l (DATA_PATH '{s3_server.url}/lake/')"
-    session.execute(statement)
+    DuckLakeHook("new").configure(session, "l")
     session.execute("CREATE TABLE l.t AS SELECT range AS n FROM range(1000)")
+    connect("ducklake_default", conn_type="ducklake", extra=extra)
+    hook = DuckLakeHook()
     secrets = session.execute("FROM duckdb_secrets()").fetchall()
     session.close()
     assert s3_server.secret_access_key not in json.dumps(secrets, default=str)

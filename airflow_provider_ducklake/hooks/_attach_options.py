@@ -1,0 +1,85 @@
+"""The options of DuckDB's ATTACH that a connection may give: a closed, typed set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from airflow_provider_ducklake.hooks._values import as_bool, as_int, nearest
+from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.identifiers import quote_literal
+
+
+def _flag(value: Any, name: str) -> str:
+    return str(as_bool(value, name)).lower()
+
+
+def _count(value: Any, name: str) -> str:
+    number = as_int(value, name)
+    if number < 0:
+        raise ConfigurationError(f"{name} must not be negative, and it is {number}")
+    return str(number)
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError(f"{name} must be text, not {value!r}")
+    return quote_literal(value)
+
+
+def _instant(value: Any, name: str) -> str:
+    try:
+        instant = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    except ValueError:
+        instant = None
+    if instant is None or instant.tzinfo is None:
+        raise ConfigurationError(
+            f"{name} {value!r}: write an instant with its offset, 2026-01-31 18:00:00+00:00"
+        )
+    return quote_literal(instant.isoformat(sep=" "))
+
+
+# Source: docs/stable/duckdb/usage/connecting.md. The path of the data, the metadata schema and
+# READ_ONLY have fields of their own.
+_KNOWN: Final[dict[str, Callable[[Any, str], str]]] = {
+    "automatic_migration": _flag,
+    "create_if_not_exists": _flag,
+    "data_inlining_row_limit": _count,
+    "encrypted": _flag,
+    "metadata_catalog": _text,
+    "override_data_path": _flag,
+    "snapshot_time": _instant,
+    "snapshot_version": _count,
+}
+_ONE_SNAPSHOT: Final = frozenset({"snapshot_time", "snapshot_version"})
+
+
+def attach_literals(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return options with their values as SQL literals.
+
+    Args:
+        given: Names in any case; values as a form, JSON or Python code has them.
+
+    Raises:
+        ConfigurationError: An option is unknown, of the wrong type, or contradicts another.
+    """
+    literals: dict[str, str] = {}
+    for name, value in given.items():
+        known = name.lower()
+        if known not in _KNOWN:
+            raise ConfigurationError(f"attach_options: {name!r}: {nearest(known, _KNOWN)}")
+        literals[known] = _KNOWN[known](value, f"attach_options: {known}")
+    if literals.keys() >= _ONE_SNAPSHOT:
+        raise ConfigurationError("attach_options: snapshot_time or snapshot_version, not both")
+    return literals
+
+
+def shows_one_snapshot(literals: Mapping[str, str]) -> bool:
+    """Tell whether a session with these options shows one snapshot, and so can only read."""
+    return not _ONE_SNAPSHOT.isdisjoint(literals)
+
+
+def may_create(literals: Mapping[str, str]) -> bool:
+    """Tell whether attaching may create or migrate a catalog: only when somebody asked for it."""
+    return "true" in (literals.get("create_if_not_exists"), literals.get("automatic_migration"))
