@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from airflow_provider_ducklake.lake.errors import LakeError
+from airflow_provider_ducklake.lake.errors import LakeError, StorageError
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.store.store import CatalogStore
+from airflow_provider_ducklake.storage import StorageOptions
 
 PASSWORD_VARIABLE: Final = "DUCKLAKE_CATALOG_PASSWORD"
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
@@ -58,6 +59,17 @@ def _list(store: CatalogStore, given: argparse.Namespace) -> Result:
     return [entry.to_dict() for entry in found]
 
 
+def _purge(store: CatalogStore, given: argparse.Namespace) -> Result:
+    result = store.purge(StorageOptions.from_environment(), older_than=given.older_than)
+    if result.failed:
+        path, reason = result.failed[0]
+        raise StorageError(
+            f"{len(result.failed)} files or more of dropped catalogs cannot be deleted, first "
+            f"{path}: {reason}; {result.files_deleted} others are"
+        )
+    return result.to_dict()
+
+
 VERBS: Final[dict[str, tuple[Callable[[CatalogStore, argparse.Namespace], Result], str]]] = {
     "init": (lambda s, g: s.init(g.root).to_dict(), "make the store, or upgrade it"),
     "upgrade": (lambda s, _: s.upgrade().to_dict(), "bring the store to the newest version"),
@@ -69,6 +81,7 @@ VERBS: Final[dict[str, tuple[Callable[[CatalogStore, argparse.Namespace], Result
         "give a catalog another name",
     ),
     "drop": (_drop, "drop a catalog, and schedule its files for deletion"),
+    "purge": (_purge, "delete the files of dropped catalogs"),
     "list": (_list, "list catalogs"),
     "grant": (_grant, "let a database role use a catalog"),
     "revoke": (_revoke, "take a catalog away from a role"),
@@ -80,7 +93,8 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m airflow_provider_ducklake.lake.store",
         description="Administer a shared store of DuckLake catalogs in PostgreSQL. A password "
-        f"comes from the environment ({PASSWORD_VARIABLE}) or from libpq's own files.",
+        f"comes from the environment ({PASSWORD_VARIABLE}) or from libpq's own files, storage "
+        "options from DUCKLAKE_STORAGE_<KEY>.",
     )
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument(
@@ -113,6 +127,9 @@ def parser() -> argparse.ArgumentParser:
         help="inserts of at most so many rows stay in the catalog; tenants' roles need 0",
     )
     of["fork"].add_argument("--snapshot", type=int, help="a kept snapshot instead of the newest")
+    of["purge"].add_argument(
+        "--older-than", default="2 days", help="how long ago they were scheduled"
+    )
     of["drop"].add_argument("--if-exists", action="store_true", help="none of that name is fine")
     return made
 

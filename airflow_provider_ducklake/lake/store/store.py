@@ -36,7 +36,9 @@ from airflow_provider_ducklake.lake.store.install import (
 )
 from airflow_provider_ducklake.lake.store.layout import TENANT
 from airflow_provider_ducklake.lake.store.ledger import LedgerEntry, write_entries
+from airflow_provider_ducklake.lake.store.purge import PurgeResult, purge
 from airflow_provider_ducklake.lake.store.refusals import refusal_of_store
+from airflow_provider_ducklake.storage import StorageOptions
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -324,6 +326,17 @@ class CatalogStore:
         chosen = policy or FleetPolicy()
         with self._transaction() as connection:
             return plan_fleet(find_work(connection, chosen), chosen)
+
+    def purge(
+        self, storage: StorageOptions | None = None, *, older_than: str = "2 days"
+    ) -> PurgeResult:
+        """Delete the files of dropped catalogs that were scheduled long enough ago.
+
+        Args:
+            storage: How they are reached; None is the default credential chain.
+            older_than: How long ago, as PostgreSQL writes intervals.
+        """
+        return purge(self._transaction, storage or StorageOptions({}), older_than)
 
     def write_ledger(self, entries: Iterable[LedgerEntry]) -> None:
         """Note what maintenance did; the views `ducklake_api.maintenance` and `.health` show it."""

@@ -44,7 +44,7 @@ CREATE FUNCTION ducklake.is_foreign(catalog bigint, path text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN ducklake.place(path) IS NULL OR EXISTS (
     SELECT FROM ducklake.ducklake_catalog c
-    WHERE ducklake.place(c.root) = ANY (ducklake.directories(ducklake.place(path)))
+    WHERE ducklake.place(c.root) = ANY (ducklake.directories(ducklake.place(path) || '/'))
         AND c.catalog_id <> catalog
 );
 

@@ -1,0 +1,99 @@
+"""The files of dropped catalogs: deleted after their grace, never while a fork reads them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.lake.store.cli import main
+from airflow_provider_ducklake.lake.store.store import CatalogStore
+from tests.support.reference import ReferenceClient
+
+
+class Dropped:
+    """A store with a catalog, `gone`, and a fork of it."""
+
+    def __init__(self, conninfo: str, directory: Path) -> None:
+        self.conninfo = conninfo
+        self.root = directory / "lakes"
+        self.store = CatalogStore(conninfo)
+        self.store.init(str(self.root))
+        self.store.create_catalog("gone")
+        self.landing = directory / "landing.parquet"
+        client = self.client("gone")
+        client.sql(f"COPY (SELECT 7 AS i) TO '{self.landing}'")
+        client.sql("CREATE TABLE t AS SELECT i FROM range(100) r(i)")
+        client.sql("DELETE FROM t WHERE i < 10")
+        client.close()
+        self.store.fork_catalog("gone", "fork")
+        client = self.client("gone")
+        client.sql("INSERT INTO t SELECT i FROM range(100, 200) r(i)")
+        client.sql(f"CALL ducklake_add_data_files('lake', 't', '{self.landing}')")
+        client.close()
+        self.store.drop_catalog("gone")
+
+    def client(self, name: str) -> ReferenceClient:
+        """Return a stock client."""
+        location = CatalogLocation.parse(f"ducklake:postgres:{self.conninfo}", catalog=name)
+        return ReferenceClient(location.attach_string, metadata_schema="lake")
+
+    def files(self) -> int:
+        """Return how many Parquet files lie under the dropped catalog's root."""
+        return len(list((self.root / "gone").rglob("*.parquet")))
+
+
+@pytest.fixture
+def dropped(postgres_database: str, tmp_path: Path) -> Dropped:
+    """A dropped catalog."""
+    return Dropped(postgres_database, tmp_path)
+
+
+def test_after_the_grace_and_not_before(dropped: Dropped) -> None:
+    assert dropped.files() == 3
+    assert dropped.store.purge().files_deleted == 0
+    done = dropped.store.purge(older_than="0 seconds")
+    assert (done.files_deleted, done.files_forgotten, done.catalogs) == (1, 1, 0)
+    assert dropped.landing.exists(), "what lies outside the root is somebody else's"
+    client = dropped.client("fork")
+    assert client.sql("SELECT count(*) FROM t") == [(90,)]
+    client.close()
+    assert dropped.store.purge(older_than="0 seconds").files_deleted == 0
+    dropped.store.drop_catalog("fork")
+    done = dropped.store.purge(older_than="0 seconds")
+    assert (done.files_deleted, done.catalogs) == (2, 2)
+    assert dropped.files() == 0
+    root = dropped.store.create_catalog("gone").root
+    assert root == f"{dropped.root}/gone/", "its root is free again"
+
+
+def test_files_that_are_gone_are_done(dropped: Dropped) -> None:
+    dropped.store.drop_catalog("fork")
+    for path in (dropped.root / "gone").rglob("*.parquet"):
+        path.unlink()
+    done = dropped.store.purge(older_than="0 seconds")
+    assert (done.files_deleted, done.files_missing, done.catalogs) == (0, 3, 2)
+
+
+def test_a_file_that_cannot_be_deleted_stays_scheduled(
+    dropped: Dropped, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dropped.store.drop_catalog("fork")
+    stuck = next(p for p in (dropped.root / "gone").rglob("*.parquet") if "-delete" not in p.name)
+    stuck.unlink()
+    (stuck / "in the way").mkdir(parents=True)
+    attach = f"--attach=ducklake:postgres:{dropped.conninfo}"
+    assert main(["purge", attach, "--older-than", "0 seconds"]) == 1
+    assert stuck.name in capsys.readouterr().err
+    with psycopg.connect(dropped.conninfo) as connection:
+        (left,) = connection.execute(
+            "SELECT path FROM ducklake.ducklake_files_scheduled_for_deletion"
+        ).fetchone() or ("",)
+    assert left == str(stuck)
+    (stuck / "in the way").rmdir()
+    stuck.rmdir()
+    assert main(["purge", attach, "--older-than", "0 seconds", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["catalogs"] == 1
