@@ -22,7 +22,7 @@ header = @printf '\n== %s\n' "$(1)"
 help: ## Say what can be made (this list)
 	@printf 'Usage: make TARGET [NAME=value …]\n\n'
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/\1\t\2/p' $(MAKEFILE_LIST) \
-		| while IFS=$$'\t' read -r target text; do printf '  %-10s %s\n' "$$target" "$$text"; done
+		| while IFS=$$'\t' read -r target text; do printf '  %-12s %s\n' "$$target" "$$text"; done
 	@printf '\nPYTHON=… picks the interpreter for .venv (3.10 or newer), JAVA_HOME=… the Java runtime.\n'
 
 .PHONY: demo
@@ -64,6 +64,10 @@ docs: venv ## Check that links, paths and commands in the documentation exist
 .PHONY: bench
 bench: venv java ## Run the benchmarks (ARGS for their arguments)
 	@$(spark_env); $(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: bench-store
+bench-store: venv ## Measure a store of up to a million catalogs (ARGS='--sizes 10 1000')
+	@$(BIN)/python -m benchmarks store $(ARGS)
 
 .PHONY: venv
 venv: ## Make .venv from requirements/dev.txt, unless it is there already

@@ -1,0 +1,457 @@
+"""The shared store at ten to a million catalogs: what each operation on one of them takes."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import multiprocessing
+import os
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import duckdb
+import psycopg
+from rich import box
+from rich.console import Console
+from rich.table import Table as Grid
+
+from airflow_provider_ducklake.lake.append import append_files
+from airflow_provider_ducklake.lake.errors import LakeError
+from airflow_provider_ducklake.lake.lake import Lake
+from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.lake.model import WrittenFile
+from airflow_provider_ducklake.lake.statistics import ColumnStatistics
+from airflow_provider_ducklake.lake.store.store import CatalogStore
+from benchmarks.store_filling import (
+    BYTES_A_CATALOG,
+    TENANT,
+    WAL_BYTES,
+    FilledStore,
+    add_catalogs,
+    attach_statement,
+    catalog_name,
+    fill,
+    insert_statement,
+    running_server,
+    stock_session,
+)
+
+SIZES: Final = (10, 1_000, 100_000, 1_000_000)
+BASE: Final = 1_000  # ratios are against the figures of this size
+WRITERS: Final = (1, 8, 32)
+_CATALOGS_A_WRITER: Final = 8
+_WARM_UP: Final = 2  # runs of each figure that do not count
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A filled store under measurement.
+
+    Attributes:
+        store: The store.
+        service: A session of the service role, and `tenant` one of the tenants' role.
+        stock: A DuckDB session with the extension, nothing attached.
+        catalogs: For each group of figures, catalogs that lie all over the range of ids.
+        numbers: For names of new catalogs.
+    """
+
+    store: FilledStore
+    service: psycopg.Connection[Any]
+    tenant: psycopg.Connection[Any]
+    stock: duckdb.DuckDBPyConnection
+    catalogs: dict[str, list[str]]
+    numbers: Iterator[int]
+
+    def lake(self, catalog: str) -> Lake:
+        """Return a catalog as a tenant opens it."""
+        return _lake(self.store.tenant, catalog)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One thing that is measured.
+
+    Attributes:
+        name: As the report calls it.
+        group: Whose catalogs it uses: those that change a catalog have some of their own.
+        run: Does it once with a catalog and returns the seconds of what is measured.
+        part: Which part of the repetitions it gets, where one takes long.
+    """
+
+    name: str
+    group: str
+    run: Callable[[Site, str], float]
+    part: int = 1
+
+
+class Clock:
+    """Times what runs in its block."""
+
+    seconds = 0.0
+
+    def __enter__(self) -> Clock:
+        self._began = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.perf_counter() - self._began
+
+
+# --- The figures: each runs once on one catalog and returns the seconds of what is measured
+
+
+def _connect(site: Site, catalog: str) -> float:
+    with Clock() as clock, psycopg.connect(site.store.service) as connection:
+        connection.execute("SELECT 1")
+    return clock.seconds
+
+
+def _create(site: Site, catalog: str) -> float:
+    name = f"new-{next(site.numbers)}"
+    with Clock() as clock:
+        CatalogStore(site.store.service).create_catalog(name)
+    return clock.seconds
+
+
+def _create_connected(site: Site, catalog: str) -> float:
+    name = f"new-{next(site.numbers)}"
+    with Clock() as clock:
+        site.service.execute("SELECT ducklake.create_catalog(%s, NULL, false, 0)", (name,))
+    return clock.seconds
+
+
+def _fork(site: Site, catalog: str) -> float:
+    name = f"fork-{next(site.numbers)}"
+    with Clock() as clock:
+        CatalogStore(site.store.service).fork_catalog(catalog, name)
+    return clock.seconds
+
+
+def _fork_connected(site: Site, catalog: str) -> float:
+    name = f"fork-{next(site.numbers)}"
+    with Clock() as clock:
+        site.service.execute("SELECT ducklake.fork_catalog(%s, %s, NULL, NULL)", (catalog, name))
+    return clock.seconds
+
+
+def _attach(site: Site, catalog: str) -> float:
+    with Clock() as clock:
+        site.stock.execute(attach_statement(site.store.tenant, catalog))
+    site.stock.execute("DETACH lake")
+    return clock.seconds
+
+
+def _list_by_stock_client(site: Site, catalog: str) -> float:
+    with _attached(site, catalog), Clock() as clock:
+        _expect(len(site.stock.execute("SHOW TABLES FROM lake").fetchall()), 2)
+    return clock.seconds
+
+
+def _list_by_us(site: Site, catalog: str) -> float:
+    with Clock() as clock:
+        _expect(len(site.lake(catalog).tables()), 2)
+    return clock.seconds
+
+
+def _list_by_view(site: Site, catalog: str) -> float:
+    query = "SELECT schema_name, table_name FROM ducklake_api.tables WHERE catalog_name = %s"
+    with Clock() as clock:
+        _expect(len(site.tenant.execute(query, (catalog,)).fetchall()), 2)
+    return clock.seconds
+
+
+def _commit_one(site: Site, catalog: str) -> float:
+    return _commit(site, catalog, 1)
+
+
+def _commit_thousand(site: Site, catalog: str) -> float:
+    return _commit(site, catalog, 1000)
+
+
+def _commit(site: Site, catalog: str, count: int) -> float:
+    lake = site.lake(catalog)
+    table = lake.table("events")
+    files = [_written_file(table.data_path) for _ in range(count)]
+    with Clock() as clock:
+        append_files(lake, table, files)
+    return clock.seconds
+
+
+def _insert(site: Site, catalog: str) -> float:
+    with _attached(site, catalog), Clock() as clock:
+        site.stock.execute(insert_statement("events", 1000))
+    return clock.seconds
+
+
+def _drop(site: Site, catalog: str) -> float:
+    with Clock() as clock:
+        CatalogStore(site.store.service).drop_catalog(catalog)
+    return clock.seconds
+
+
+def plan_fleet(store: FilledStore) -> float | None:
+    """Return the seconds one plan over all catalogs takes; None while there is no planner."""
+    return None
+
+
+# --- Help for the figures
+
+
+def _lake(conninfo: str, catalog: str) -> Lake:
+    return Lake.open(CatalogLocation.parse(f"ducklake:postgres:{conninfo}", catalog=catalog))
+
+
+@contextmanager
+def _attached(site: Site, catalog: str) -> Iterator[None]:
+    site.stock.execute(attach_statement(site.store.tenant, catalog))
+    try:
+        yield
+    finally:
+        site.stock.execute("DETACH lake")
+
+
+def _written_file(directory: str) -> WrittenFile:
+    """Return the facts of a file as a kernel reports them; there is no such file."""
+    bounds = (("0", "999"), ("2026-01-01 00:00:00", "2026-01-01 00:16:39"), ("0.0", "142.7"))
+    columns = [
+        ColumnStatistics(number, 4096, 1000, 0, *pair, contains_nan=False if number == 3 else None)
+        for number, pair in enumerate((*bounds, ("note 0", "note 999")), start=1)
+    ]
+    return WrittenFile(f"{directory}ducklake-{uuid4()}.parquet", 1000, 19459, 483, tuple(columns))
+
+
+def _expect(found: int, wanted: int) -> None:
+    if found != wanted:
+        raise AssertionError(f"{wanted} tables are there, {found} were listed")
+
+
+FIGURES: Final = (
+    Figure("connect (for comparison)", "read", _connect),
+    Figure("create", "read", _create),
+    Figure("create, connected", "read", _create_connected),
+    Figure("fork", "fork", _fork),
+    Figure("fork, connected", "fork", _fork_connected),
+    Figure("attach, stock client", "read", _attach),
+    Figure("list tables, stock client", "read", _list_by_stock_client),
+    Figure("list tables, ours", "read", _list_by_us),
+    Figure("list tables, ducklake_api", "read", _list_by_view),
+    Figure("commit of 1 file", "commit", _commit_one),
+    Figure("INSERT of 1,000 rows, stock client", "insert", _insert),
+    Figure("commit of 1,000 files", "thousand", _commit_thousand, part=3),
+    Figure("drop", "drop", _drop),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Fill a store of each size, measure, print medians and their ratios.
+
+    Returns:
+        0, or 1 when the disk is too small.
+    """
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_store", description=__doc__)
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=SIZES, help="catalogs of each store"
+    )
+    parser.add_argument("--repeat", type=int, default=30, help="runs of each figure (30)")
+    parser.add_argument("--seconds", type=float, default=3, help="for each rate of commits (3)")
+    parser.add_argument("--shared-buffers", default="1GB", help="of the server (1GB)")
+    parser.add_argument("--directory", type=Path, help="where everything goes, for the time being")
+    given = parser.parse_args(arguments)
+    sizes = sorted(set(given.sizes))
+    with tempfile.TemporaryDirectory(prefix="bench-store-", dir=given.directory) as home:
+        need = sum(sizes) * BYTES_A_CATALOG + WAL_BYTES
+        free = shutil.disk_usage(home).free
+        print(f"{need / 1e9:.1f} GB are needed in {home}, {free / 1e9:.1f} GB are free", flush=True)
+        if need > free:
+            print("Give another place with --directory, or smaller --sizes", file=sys.stderr)
+            return 1
+        settings = ["max_connections = 200", f"shared_buffers = '{given.shared_buffers}'"]
+        with running_server(Path(home), settings) as server, ExitStack() as stack:
+            sites = [
+                _open(stack, store, given.repeat + _WARM_UP)
+                for store in fill(server, Path(home), sizes)
+            ]
+            _describe(sites, given)
+            rows = _measure(sites, given.repeat)
+            rows["fleet plan"] = [plan_fleet(site.store) for site in sites]
+            _print("Milliseconds, median", sizes, rows)
+            _print("Commits a second", sizes, _measure_rates(sites, given.seconds))
+    return 0
+
+
+def _measure(sites: Sequence[Site], repeat: int) -> dict[str, list[float | None]]:
+    """Return the median milliseconds of each figure in each store.
+
+    The stores take turns, so that whatever else the machine does falls on all of them.
+    """
+    medians: dict[str, list[float | None]] = {}
+    for figure in FIGURES:
+        print(f"measuring: {figure.name}", flush=True)
+        runs: list[list[float]] = [[] for _ in sites]
+        for number in range(_WARM_UP + max(3, repeat // figure.part)):
+            for site, found in zip(sites, runs, strict=True):
+                found.append(figure.run(site, _catalog(site, figure.group, number)))
+        medians[figure.name] = [1000 * statistics.median(found[_WARM_UP:]) for found in runs]
+    return medians
+
+
+def _open(stack: ExitStack, store: FilledStore, wanted: int) -> Site:
+    """Open a store's sessions; choose catalogs and grant them to the tenant.
+
+    Args:
+        stack: Closes the sessions.
+        store: The store.
+        wanted: Catalogs for each group of figures.
+    """
+    # Not the first, of which more copies may be made.
+    names = [
+        catalog_name(i) for i in random.sample(range(2, store.size + 1), min(2000, store.size - 1))
+    ]
+    groups = dict.fromkeys(figure.group for figure in FIGURES)
+    share = min(wanted, len(names) // len(groups))
+    if not share:
+        raise SystemExit(f"a store of {store.size} is too small: {len(groups) + 1} at least")
+    catalogs = {group: [names.pop() for _ in range(share)] for group in groups}
+    # The writers come last but may use the others' too; not those that were dropped.
+    catalogs["write"] = names + [n for g in groups if g != "drop" for n in catalogs[g]]
+    service, tenant = (
+        stack.enter_context(psycopg.connect(conninfo, autocommit=True))
+        for conninfo in (store.service, store.tenant)
+    )
+    service.execute(
+        "SELECT ducklake.grant_catalog(name, %s, true) FROM unnest(%s::text[]) name",
+        (TENANT, [*catalogs["write"], *catalogs["drop"]]),
+    )
+    stock = stack.enter_context(stock_session())
+    return Site(store, service, tenant, stock, catalogs, itertools.count(1))
+
+
+def _catalog(site: Site, group: str, number: int) -> str:
+    names = site.catalogs[group]
+    if group != "drop":
+        return names[number % len(names)]
+    if number < len(names):
+        return names[number]
+    # A small store has not as many: another takes the place of the last that was dropped.
+    with psycopg.connect(site.store.superuser) as connection:
+        found = connection.execute(
+            "SELECT nextval(pg_get_serial_sequence('ducklake.ducklake_catalog', 'catalog_id'))"
+        ).fetchone()
+        assert found is not None
+        add_catalogs(connection, int(found[0]), int(found[0]))
+    return catalog_name(int(found[0]))
+
+
+# --- Commits a second
+
+
+def _measure_rates(sites: Sequence[Site], seconds: float) -> dict[str, list[float | None]]:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["benchmarks.bench_store", "pandas", "pyarrow"])
+    rows = {}
+    for place in ("different catalogs", "one catalog"):
+        for writers in WRITERS:
+            name = f"{writers} writer{'s' if writers > 1 else ''}, {place}"
+            print(f"measuring: {name}", flush=True)
+            rows[name] = [
+                _rate(context, site, writers, place == "one catalog", seconds) for site in sites
+            ]
+    return rows
+
+
+def _rate(
+    context: ForkServerContext, site: Site, writers: int, together: bool, seconds: float
+) -> float | None:
+    """Return the commits of one file a second; None where there are too few catalogs."""
+    names = site.catalogs["write"]
+    each = 1 if together else min(_CATALOGS_A_WRITER, len(names) // writers)
+    if not each:
+        return None
+    if together:
+        shares = [[names[0]]] * writers
+    else:
+        shares = [names[i * each : (i + 1) * each] for i in range(writers)]
+    used = names[: len({name for share in shares for name in share})]
+    site.catalogs["write"] = names[len(used) :] + used  # the next rate begins with others
+    barrier, results = context.Barrier(writers), context.SimpleQueue()
+    processes = [
+        context.Process(target=_write, args=(site.store.tenant, share, barrier, seconds, results))
+        for share in shares
+    ]
+    for process in processes:
+        process.start()
+    rate = sum(results.get() for _ in processes)
+    for process in processes:
+        process.join()
+    return float(rate)
+
+
+def _write(
+    conninfo: str, catalogs: Sequence[str], barrier: Barrier, seconds: float, results: Any
+) -> None:
+    """Commit to some catalogs in turn for some seconds; put the commits a second."""
+    lakes = [_lake(conninfo, name) for name in catalogs]
+    tables = [lake.table("events") for lake in lakes]
+    # The first commit of a process loads what later ones use.
+    append_files(lakes[0], tables[0], [_written_file(tables[0].data_path)])
+    done = 0
+    barrier.wait(120)
+    with Clock() as clock:
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            turn = done % len(lakes)
+            try:
+                append_files(lakes[turn], tables[turn], [_written_file(tables[turn].data_path)])
+            except LakeError as error:
+                print(f"a commit failed: {error}", file=sys.stderr)
+                continue
+            done += 1
+    results.put(done / clock.seconds)
+
+
+# --- The report
+
+
+def _describe(sites: Sequence[Site], given: argparse.Namespace) -> None:
+    for site in sites:
+        store = site.store
+        print(
+            f"{store.size:>9,} catalogs: {store.bytes / 1e6:,.0f} MB, "
+            f"filled in {store.seconds:.0f} s"
+        )
+    version = sites[0].service.info.server_version // 10000
+    print(
+        f"PostgreSQL {version}, shared_buffers {given.shared_buffers}, otherwise as it comes; "
+        f"{os.cpu_count()} cores; medians of {given.repeat}, each on another catalog; tenants see "
+        "what they were granted"
+    )
+
+
+def _print(title: str, sizes: Sequence[int], rows: dict[str, list[float | None]]) -> None:
+    """Print one column of figures and one of ratios for each size."""
+    grid = Grid(box=box.SIMPLE_HEAD, title=title, title_justify="left")
+    grid.add_column("catalogs")
+    for size in sizes:
+        grid.add_column(f"{size:,}", justify="right")
+        grid.add_column("ratio", justify="right")
+    for name, values in rows.items():
+        base = values[sizes.index(BASE)] if BASE in sizes else None
+        cells = []
+        for value in values:
+            cells.append("–" if value is None else f"{value:,.1f}")
+            cells.append(f"{value / base:.2f}" if value is not None and base else "–")
+        grid.add_row(name, *cells)
+    # As wide as it gets: a log has no width, and nothing is to be cut.
+    Console(width=150).print(grid)
