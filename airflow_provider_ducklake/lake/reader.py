@@ -214,7 +214,7 @@ def column_versions(
             for row in rows
             if row[0] <= snapshot_id and (row[1] is None or row[1] > snapshot_id)
         ]
-        result[snapshot_id] = _trees(visible)[table_id]
+        result[snapshot_id] = column_trees(visible)[table_id]
     return result
 
 
@@ -254,10 +254,10 @@ def _columns(
         snapshot_id,
         table_ids,
     )
-    return _trees(rows)
+    return column_trees(rows)
 
 
-def _trees(rows: list[Any]) -> dict[int, tuple[Column, ...]]:
+def column_trees(rows: list[Any]) -> dict[int, tuple[Column, ...]]:
     """Build column trees from rows (table, id, name, type, …, parent, order)."""
     below: dict[tuple[int, int | None], list[tuple[int, Column]]] = defaultdict(list)
     for row in rows:

@@ -1,0 +1,1 @@
+"""Catalogs in and out: import into a store, export to a file of its own."""

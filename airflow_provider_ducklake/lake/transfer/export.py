@@ -1,0 +1,147 @@
+"""Exporting a catalog to a DuckDB or SQLite file of its own; the data files stay where they are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from airflow_provider_ducklake.lake.database import Session, Value, open_database
+from airflow_provider_ducklake.lake.database.base import BATCH, batches
+from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.files import inlined_delete_table
+from airflow_provider_ducklake.lake.identifiers import quote_identifier
+from airflow_provider_ducklake.lake.lake import Lake
+from airflow_provider_ducklake.lake.location import CatalogLocation, Kind
+from airflow_provider_ducklake.lake.transfer.freeze import frozen
+from airflow_provider_ducklake.lake.transfer.inlined_rows import storage_type, stored_values
+from airflow_provider_ducklake.lake.transfer.read_source import read_contents
+from airflow_provider_ducklake.lake.transfer.renumber import inlined_data_table
+from airflow_provider_ducklake.lake.transfer.rows import CatalogContents, Rows
+
+_SCHEDULED: Final = "ducklake_files_scheduled_for_deletion"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """What an export wrote.
+
+    Attributes:
+        target: The new catalog.
+        snapshots: How many snapshots it has.
+        newest_snapshot: Id of the newest, or only, one.
+        tables: How many tables that one shows.
+        data_files: How many data files it names.
+        delete_files: How many delete files it names.
+        inlined_rows: How many versions of inlined rows it holds.
+    """
+
+    target: str
+    snapshots: int
+    newest_snapshot: int
+    tables: int
+    data_files: int
+    delete_files: int
+    inlined_rows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return asdict(self)
+
+
+def export_catalog(
+    lake: Lake, target: CatalogLocation, *, snapshot_id: int | None = None
+) -> ExportResult:
+    """Write a catalog into a file that any client attaches, for reading, without the store.
+
+    The file is a second catalog of the same files: attach it READ_ONLY. It reads as long as the
+    lake keeps those files, so of a snapshot that is expired only until the next clean-up.
+
+    Args:
+        lake: The catalog, of a store or not.
+        target: A DuckDB or SQLite file that does not exist yet.
+        snapshot_id: Freeze the export at this snapshot; all kept snapshots by default.
+
+    Raises:
+        ConfigurationError: The target is in PostgreSQL, or exists; or files that the snapshot sees
+            were merged since with rows of later ones.
+        NotFound: The catalog does not keep the snapshot.
+        UnsupportedCatalog: The catalog has content that cannot move.
+    """
+    if target.kind == "postgres":
+        raise ConfigurationError(f"{target}: an export goes to a DuckDB or SQLite file")
+    path = Path(target.target)
+    if path.exists():
+        raise ConfigurationError(f"{target} exists already: remove it, or choose another name")
+    with lake.view() as view:
+        contents = read_contents(view.session, lake.location)
+        contents = replace(contents, data_path=view.data_path, root=view.data_path)
+    if snapshot_id is not None:
+        contents = frozen(contents, snapshot_id)
+    contents = _with_data_path(contents)
+    # A file that is there is complete.
+    partial = path.with_name(f"{path.name}.part")
+    partial.unlink(missing_ok=True)
+    try:
+        with open_database(replace(target, target=str(partial))).create() as session:
+            _write(session, target.kind, contents)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return _result(target, contents)
+
+
+def _with_data_path(contents: CatalogContents) -> CatalogContents:
+    """Return a catalog that says in full where its files are, and has none to delete."""
+    options = contents.tables["ducklake_metadata"].filtered(
+        lambda option: option["scope"] is not None or option["key"] != "data_path"
+    )
+    rows = [("data_path", contents.data_path, None, None), *options.rows]
+    tables = {**contents.tables, "ducklake_metadata": Rows(options.columns, rows)}
+    tables[_SCHEDULED] = Rows(tables[_SCHEDULED].columns)
+    return replace(contents, tables=tables)
+
+
+def _write(session: Session, kind: Kind, contents: CatalogContents) -> None:
+    session.create_metadata_tables()
+    for name, rows in contents.tables.items():
+        session.insert(name, rows.rows)
+    for data in contents.inlined_data:
+        name = inlined_data_table(data.table_id, data.schema_version)
+        columns = [("row_id", "BIGINT"), ("begin_snapshot", "BIGINT"), ("end_snapshot", "BIGINT")]
+        columns += [(column.name, storage_type(column, kind)) for column in data.columns]
+        values = [stored_values(row, data.columns, kind) for row in data.rows]
+        _create(session, name, columns, values)
+    for deletes in contents.inlined_deletes:
+        columns = [("file_id", "BIGINT"), ("row_id", "BIGINT"), ("begin_snapshot", "BIGINT")]
+        _create(session, inlined_delete_table(deletes.table_id), columns, deletes.rows)
+
+
+def _create(
+    session: Session,
+    name: str,
+    columns: Sequence[tuple[str, str]],
+    rows: Iterable[Sequence[Value]],
+) -> None:
+    listed = ", ".join(f"{quote_identifier(column)} {kind}" for column, kind in columns)
+    session.execute("CREATE TABLE {inlined} (" + listed + ")", inlined=name)
+    one = f"({', '.join('?' * len(columns))})"
+    for batch in batches(list(rows), max(1, BATCH // len(columns))):
+        statement = f"INSERT INTO {{inlined}} VALUES {', '.join([one] * len(batch))}"
+        session.execute(statement, [value for row in batch for value in row], inlined=name)
+
+
+def _result(target: CatalogLocation, contents: CatalogContents) -> ExportResult:
+    tables = contents.tables
+    live = tables["ducklake_table"].where("end_snapshot", {None})
+    return ExportResult(
+        target=str(target),
+        snapshots=len(tables["ducklake_snapshot"]),
+        newest_snapshot=contents.newest_snapshot,
+        tables=len(live),
+        data_files=len(tables["ducklake_data_file"]),
+        delete_files=len(tables["ducklake_delete_file"]),
+        inlined_rows=sum(len(data.rows) for data in contents.inlined_data),
+    )

@@ -1,0 +1,167 @@
+"""Importing a catalog into a store: one transaction, no file touched, the source not changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from airflow_provider_ducklake.lake.errors import UnsupportedCatalog
+from airflow_provider_ducklake.lake.files import inlined_delete_table
+from airflow_provider_ducklake.lake.location import STORE_VIEWS, CatalogLocation
+from airflow_provider_ducklake.lake.metadata_tables import FORMAT_VERSION, METADATA_TABLES
+from airflow_provider_ducklake.lake.store.layout import SERVICE
+from airflow_provider_ducklake.lake.store.store import CatalogEntry, CatalogStore
+from airflow_provider_ducklake.lake.transfer.inlined_rows import storage_type, stored_values
+from airflow_provider_ducklake.lake.transfer.read_source import full_directory, read_catalog
+from airflow_provider_ducklake.lake.transfer.rebase import rebased
+from airflow_provider_ducklake.lake.transfer.renumber import (
+    inlined_data_table,
+    plan_numbering,
+    renumbered,
+)
+from airflow_provider_ducklake.lake.transfer.rows import CatalogContents, Rows
+from airflow_provider_ducklake.lake.transfer.sharing import join_readers, refuse_claimed_root
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def import_catalog(
+    store: CatalogStore,
+    source: CatalogLocation,
+    name: str,
+    *,
+    source_catalog: str | None = None,
+    root: str | None = None,
+    inlining_row_limit: int | None = 0,
+    lock_timeout: float = 60.0,
+) -> CatalogEntry:
+    """Make a lake that lives elsewhere a catalog of a store, with its history and its files.
+
+    The files stay where they are and belong to the new catalog from then on: retire the source, or
+    its clients and those of the store delete files under each other's feet.
+
+    Args:
+        store: Where it goes.
+        source: A lake of DuckLake 0.1 to 1.0 in a DuckDB file, a SQLite file or a PostgreSQL
+            schema, a catalog of another store, or a database of `thedatamates/ducklake`. Its
+            `data_path` has to be given where the catalog does not hold it.
+        name: Name of the new catalog.
+        source_catalog: Which catalog of such a database; needed where it holds several.
+        root: Directory of the new catalog; its own data path by default. With another one, files
+            outside are named by their full paths, and shared with the catalog whose root they are
+            in.
+        inlining_row_limit: What the new catalog says of inlining where the source says nothing.
+            None leaves it to each client; see `CatalogStore.create_catalog`.
+        lock_timeout: Seconds to wait for a source file that another client holds.
+
+    Returns:
+        The new catalog.
+
+    Raises:
+        UnsupportedCatalog: The source is of another version or has content that cannot move.
+        ConfigurationError: The name is taken or not allowed; the source has to be named better.
+        SafetyRefusal: Its directory lies in or around that of another catalog, or files of it
+            belong to a catalog that no longer has them.
+        LostRace: Somebody took the name at the same moment.
+    """
+    contents = read_catalog(source, catalog=source_catalog, lock_timeout=lock_timeout)
+    place = contents.root if root is None else full_directory(root)
+    with store.transaction() as connection:
+        catalog_id, stored_root = _registered(connection, name, place)
+        refuse_claimed_root(connection, catalog_id, stored_root)
+        moved = rebased(contents, stored_root)
+        shared = join_readers(connection, catalog_id, moved.tables)
+        (first,) = _one(connection, "SELECT ducklake.first_id(%s)", catalog_id)
+        moved = renumbered(moved, plan_numbering(moved.tables, first, shared))
+        moved = _with_settings(moved, inlining_row_limit)
+        try:
+            _write(connection, catalog_id, moved)
+        except psycopg.DataError as error:
+            raise UnsupportedCatalog(
+                f"{source} holds a value that PostgreSQL does not take: "
+                f"{str(error).strip().splitlines()[0]}"
+            ) from error
+    return store.catalog(name)
+
+
+def _registered(connection: Connection, name: str, root: str) -> tuple[int, str]:
+    query = "SELECT ducklake.register_catalog(%s, %s, NULL, NULL)"
+    (catalog_id,) = _one(connection, query, name, root)
+    query = "SELECT root FROM ducklake.ducklake_catalog WHERE catalog_id = %s"
+    (stored_root,) = _one(connection, query, catalog_id)
+    return int(catalog_id), str(stored_root)
+
+
+def _one(connection: Connection, query: str, *parameters: Any) -> tuple[Any, ...]:
+    found = connection.execute(query.encode(), parameters).fetchone()
+    assert found is not None
+    return found
+
+
+def _with_settings(contents: CatalogContents, inlining_row_limit: int | None) -> CatalogContents:
+    """Return a catalog with the options of a catalog of the store."""
+    fixed = {"version": FORMAT_VERSION, "data_path": contents.root}
+    options = contents.tables["ducklake_metadata"].filtered(
+        lambda option: option["scope"] is not None or option["key"] not in fixed
+    )
+    rows = [(key, value, None, None) for key, value in fixed.items()] + list(options.rows)
+    said = {option["key"] for option in options.records() if option["scope"] is None}
+    if inlining_row_limit is not None and "data_inlining_row_limit" not in said:
+        rows.append(("data_inlining_row_limit", str(inlining_row_limit), None, None))
+    if "encrypted" not in said:
+        rows.append(("encrypted", "false", None, None))
+    tables = {**contents.tables, "ducklake_metadata": Rows(options.columns, rows)}
+    return replace(contents, tables=tables)
+
+
+def _write(connection: Connection, catalog_id: int, contents: CatalogContents) -> None:
+    for table in METADATA_TABLES:
+        rows = contents.tables[table.name]
+        _copy(
+            connection,
+            sql.Identifier("ducklake", table.name),
+            ("catalog_id", *rows.columns),
+            ((catalog_id, *row) for row in rows.rows),
+        )
+    for data in contents.inlined_data:
+        place = sql.Identifier(STORE_VIEWS, inlined_data_table(data.table_id, data.schema_version))
+        ids = [(name, "bigint") for name in ("row_id", "begin_snapshot", "end_snapshot")]
+        columns = [*ids, *((c.name, storage_type(c, "postgres")) for c in data.columns)]
+        _create(connection, place, columns)
+        values = (stored_values(row, data.columns, "postgres") for row in data.rows)
+        _copy(connection, place, [name for name, _ in columns], values)
+    for deletes in contents.inlined_deletes:
+        place = sql.Identifier(STORE_VIEWS, inlined_delete_table(deletes.table_id))
+        names = ("file_id", "row_id", "begin_snapshot")
+        _create(connection, place, [(name, "bigint") for name in names])
+        _copy(connection, place, names, deletes.rows)
+
+
+def _create(
+    connection: Connection, place: sql.Identifier, columns: Iterable[tuple[str, str]]
+) -> None:
+    # The types are words of this package.
+    listed = [
+        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in columns
+    ]
+    statement = sql.SQL("CREATE TABLE {} ({})").format(place, sql.SQL(", ").join(listed))
+    connection.execute(statement)
+    # Whoever of the service's logins connects next is to use it as the one that made it.
+    connection.execute(sql.SQL("GRANT ALL ON {} TO {}").format(place, sql.Identifier(SERVICE)))
+
+
+def _copy(
+    connection: Connection,
+    place: sql.Identifier,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+) -> None:
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(place, names)
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for row in rows:
+            copy.write_row(row)
