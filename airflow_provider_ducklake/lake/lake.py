@@ -87,6 +87,8 @@ class Lake:
         self.location = location
         self.database = database
         self.storage = storage
+        # Called before objects are deleted: a catalog that is a copy may not be the newest one.
+        self.before_deleting: Callable[[], object] = lambda: None
 
     @classmethod
     def open(

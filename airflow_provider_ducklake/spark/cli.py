@@ -8,16 +8,25 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow_provider_ducklake.kernels.connection import KernelSettings
+from airflow_provider_ducklake.lake.catalog_lock import working_on
 from airflow_provider_ducklake.lake.commit import CommitInfo
-from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
+from airflow_provider_ducklake.lake.errors import (
+    CatalogUnavailable,
+    ConfigurationError,
+    LakeError,
+)
+from airflow_provider_ducklake.lake.interrupts import terminated_as_interrupt
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.options import OperationOptions
+from airflow_provider_ducklake.lake.remote_catalog import LEASE_WAIT, checked_out
 from airflow_provider_ducklake.lake.results import OperationResult
 from airflow_provider_ducklake.spark.operations import (
     OPERATIONS,
@@ -40,6 +49,7 @@ PASSWORD_VARIABLE: Final = "DUCKLAKE_CATALOG_PASSWORD"
 STORAGE_PREFIX: Final = "DUCKLAKE_STORAGE_"
 _CONF_PASSWORD: Final = "spark.ducklake.catalog.password"
 _CONF_STORAGE: Final = "spark.ducklake.storage."
+_BRINGING: Final = frozenset({"create_table", "ingest", "add_data_files"})
 
 
 class _Usage(Exception):
@@ -60,7 +70,9 @@ def parser() -> argparse.ArgumentParser:
         f"({_CONF_PASSWORD}, {_CONF_STORAGE}<key>), never from the command line.",
     )
     made.add_argument("operation", metavar="OPERATION", help=", ".join(OPERATIONS))
-    made.add_argument("--attach", required=True, help="e.g. ducklake:sqlite:/lake/catalog.sqlite")
+    place = made.add_mutually_exclusive_group(required=True)
+    place.add_argument("--attach", help="e.g. ducklake:sqlite:/lake/catalog.sqlite")
+    place.add_argument("--catalog-url", help="a SQLite catalog in a bucket: s3://bucket/cat.sqlite")
     made.add_argument("--data-path", help="where the data lies; needed to create a lake")
     made.add_argument("--metadata-schema", help="schema of the metadata tables")
     made.add_argument("--table", action="append", default=[], help="schema.table; repeatable")
@@ -77,6 +89,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--extra-info", help="JSON object to keep beside the commit")
     made.add_argument("--commit-key", help="identity of this work: it is done once under a key")
     made.add_argument("--master", help="Spark master, when not started by spark-submit")
+    made.add_argument(
+        "--lease-wait",
+        type=float,
+        default=LEASE_WAIT,
+        metavar="SECONDS",
+        help="how long to wait for another job on the catalog of --catalog-url",
+    )
     made.add_argument("--memory-limit", default="1GB", help="DuckDB memory of one task")
     return made
 
@@ -124,12 +143,6 @@ def _with_report(
     context: SparkContext | None,
 ) -> OperationResult:
     storage = _storage(conf)
-    location = CatalogLocation.parse(
-        given.attach,
-        metadata_schema=given.metadata_schema,
-        data_path=given.data_path,
-        password=os.environ.get(PASSWORD_VARIABLE) or conf.get(_CONF_PASSWORD),
-    )
     lines: list[str] = []
     log = logging.getLogger("airflow_provider_ducklake")
 
@@ -150,24 +163,75 @@ def _with_report(
             sql=given.sql,
         )
 
+    commit = _commit_info(given)
     try:
-        return run_operation(
-            given.operation,
-            Lake.open(location, storage=storage),
-            options,
-            runner=runner,
-            tables=given.table,
-            sources=given.source,
-            as_they_are=_as_they_are(given, options),
-            dry_run=given.dry_run,
-            commit=_commit_info(given),
-            settings=KernelSettings(storage, given.memory_limit),
-            data=data if context is not None else None,
-            report=report,
-        )
+        with working_on(given.operation), _lake(given, storage, conf) as (lake, name):
+            result = run_operation(
+                given.operation,
+                lake,
+                options,
+                runner=runner,
+                tables=given.table,
+                sources=given.source,
+                as_they_are=_as_they_are(given, options),
+                dry_run=given.dry_run,
+                commit=commit,
+                settings=KernelSettings(storage, given.memory_limit),
+                data=data if context is not None else None,
+                report=report,
+            )
+        return replace(result, lake=name)
     finally:
         if given.report_file:
             Path(given.report_file).write_text("".join(f"{line}\n" for line in lines))
+
+
+@contextmanager
+def _lake(
+    given: argparse.Namespace, storage: StorageOptions, conf: Mapping[str, str]
+) -> Iterator[tuple[Lake, str]]:
+    """Open the lake and give its name; a catalog in a bucket is fetched, and put back after."""
+    if given.catalog_url is None:
+        location = CatalogLocation.parse(
+            given.attach,
+            metadata_schema=given.metadata_schema,
+            data_path=given.data_path,
+            password=os.environ.get(PASSWORD_VARIABLE) or conf.get(_CONF_PASSWORD),
+        )
+        yield Lake.open(location, storage=storage), str(location)
+        return
+    if given.metadata_schema:
+        raise ConfigurationError("--metadata-schema: a SQLite catalog in a bucket has no schemas")
+    with (
+        terminated_as_interrupt(),
+        checked_out(
+            given.catalog_url,
+            storage,
+            data_path=given.data_path,
+            owner=given.commit_key or given.author or "",
+            operation=given.operation,
+            read_only=given.dry_run or given.operation == "info",
+            lease_wait=given.lease_wait,
+        ) as checkout,
+    ):
+        lake = Lake.open(checkout.location, storage=storage)
+        lake.before_deleting = checkout.make_current
+        if checkout.is_new and given.operation != "create_lake":
+            _start_fresh(given, lake)
+        yield lake, f"sqlite catalog {given.catalog_url}"
+
+
+def _start_fresh(given: argparse.Namespace, lake: Lake) -> None:
+    """Create the lake in the first run that brings something, if it says where data shall lie."""
+    if given.operation not in _BRINGING or not given.data_path or given.dry_run:
+        raise CatalogUnavailable(
+            f"there is no catalog at {given.catalog_url}: check the URL, or create the lake first "
+            f"(create_lake, or {', '.join(sorted(_BRINGING))} with a data path)"
+        )
+    logging.getLogger("airflow_provider_ducklake").info(
+        "there is no catalog at %s: a new lake begins", given.catalog_url
+    )
+    Lake.create(lake.location, storage=lake.storage)
 
 
 def _as_they_are(given: argparse.Namespace, options: Mapping[str, str]) -> bool:

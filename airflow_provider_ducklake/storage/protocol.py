@@ -71,6 +71,21 @@ class Backend(Protocol):
         """
         ...
 
+    def read_tagged(self, path: str) -> tuple[bytes, str | None]:
+        """Read a whole object together with the etag of exactly these bytes.
+
+        Args:
+            path: Full path of the object.
+
+        Returns:
+            The bytes, and the etag to give to `write` as `if_match`; None where the store has none.
+
+        Raises:
+            ObjectNotFound: Nothing is there.
+            StorageError: The store refused, or the object changed while it was read.
+        """
+        ...
+
     def write(
         self, path: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None
     ) -> str | None:

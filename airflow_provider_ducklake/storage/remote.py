@@ -35,7 +35,7 @@ from airflow_provider_ducklake.storage.objects import (
 from airflow_provider_ducklake.storage.options import StorageOptions
 
 if TYPE_CHECKING:
-    from obstore import Bytes, ObjectMeta
+    from obstore import Bytes, ObjectMeta, PutResult
 
 _LIST_CHUNK = 1000
 _PART = 8 << 20
@@ -125,19 +125,28 @@ class RemoteStore:
             )
         return data
 
+    def read_tagged(self, path: str) -> tuple[bytes, str | None]:
+        """Read an object with its etag; see `Backend.read_tagged`."""
+        key = self._object_key(path)
+        try:
+            with self._translated("read", path):
+                # One request, so that the bytes are of the version the answer names.
+                answer = obstore.get(self._client, key)
+                return bytes(answer.bytes()), self._tag(answer.meta)
+        except ObjectNotFound:
+            self._require_container()
+            raise
+
     def write(
         self, path: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None
     ) -> str | None:
         """Write an object; see `Backend.write`."""
         key = self._object_key(path)
+        mode: Any = "create" if if_absent else "overwrite"
+        if if_match is not None:
+            mode = {"version" if self._scheme == "gs" else "e_tag": if_match}
         with self._translated("write", path):
-            if if_match is not None:
-                result = obstore.put(self._client, key, data, mode={"e_tag": if_match})
-            else:
-                result = obstore.put(
-                    self._client, key, data, mode="create" if if_absent else "overwrite"
-                )
-        return result["e_tag"]
+            return self._tag(obstore.put(self._client, key, data, mode=mode))
 
     def download(self, path: str, local_path: str) -> None:
         """Fetch an object in parallel ranges; see `Backend.download`."""
@@ -225,7 +234,11 @@ class RemoteStore:
 
     def _info(self, meta: ObjectMeta) -> ObjectInfo:
         location = Location(self._scheme, self._authority, tuple(meta["path"].split("/")))
-        return ObjectInfo(location, meta["size"], meta["last_modified"], meta["e_tag"])
+        return ObjectInfo(location, meta["size"], meta["last_modified"], self._tag(meta))
+
+    def _tag(self, meta: ObjectMeta | PutResult) -> str | None:
+        # Google's conditions are on the generation of an object; its ETag is no use for them.
+        return meta["version"] if self._scheme == "gs" else meta["e_tag"]
 
     def _probe(self, path: str) -> bool | None:
         try:

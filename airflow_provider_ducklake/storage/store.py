@@ -108,6 +108,10 @@ class RoutedStore(Store):
         """Read an object or a range of it; see `Backend.read`."""
         return self._backend(path).read(path, start=start, end=end)
 
+    def read_tagged(self, path: str) -> tuple[bytes, str | None]:
+        """Read an object with its etag; see `Backend.read_tagged`."""
+        return self._backend(path).read_tagged(path)
+
     def write(
         self, path: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None
     ) -> str | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import random
-import time
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
 import duckdb
 
+from airflow_provider_ducklake.lake.catalog_lock import Turn
 from airflow_provider_ducklake.lake.database.base import Row, Session, Value
 from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailable,
@@ -20,6 +21,8 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.identifiers import quote_identifier, quote_literal
 from airflow_provider_ducklake.lake.location import CatalogLocation
+
+_HOLDER: Final = re.compile(r"Conflicting lock is held in (.*?)(?:\. See also .*)?$")
 
 
 class DuckDBSession(Session):
@@ -101,7 +104,12 @@ class DuckDBFileDatabase:
             raise CatalogUnavailable(
                 f"there is no {self._location}: check the path, or create the lake first"
             )
-        with self._errors_named(), self._attached(read_only) as connection:
+        turn = Turn(self._location, self._lock_timeout)
+        with (
+            self._errors_named(),
+            nullcontext() if read_only else turn.taken(),
+            self._attached(read_only, turn) as connection,
+        ):
             connection.begin()
             try:
                 if create:
@@ -115,38 +123,36 @@ class DuckDBFileDatabase:
             connection.commit()
 
     @contextmanager
-    def _attached(self, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _attached(self, read_only: bool, turn: Turn) -> Iterator[duckdb.DuckDBPyConnection]:
         # A name no schema has: DuckDB takes the first part of a table's name for either.
         name = quote_identifier(f"lake_{uuid4().hex}")
         if self._instance is None:
             self._instance = duckdb.connect(":memory:")
         with closing(self._instance.cursor()) as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            self._attach(connection, name, read_only)
+            self._attach(connection, name, read_only, turn)
             try:
                 connection.execute("USE " + name)
                 yield connection
             finally:
                 self._detach(connection, name)
 
-    def _attach(self, connection: duckdb.DuckDBPyConnection, name: str, read_only: bool) -> None:
+    def _attach(
+        self, connection: duckdb.DuckDBPyConnection, name: str, read_only: bool, turn: Turn
+    ) -> None:
         options = "(TYPE duckdb, READ_ONLY)" if read_only else "(TYPE duckdb)"
         statement = " ".join(("ATTACH", quote_literal(self._location.target), "AS", name, options))
-        deadline = time.monotonic() + self._lock_timeout
         while True:
             try:
                 connection.execute(statement)
             except (duckdb.IOException, duckdb.BinderException) as error:
                 if not _is_lock(error):
                     raise
-                if time.monotonic() > deadline:
-                    raise CatalogUnavailable(
-                        f"{self._location} stayed locked for {self._lock_timeout:g} s: "
-                        f"{_holder(error)}. Close that client, or let jobs queue in an Airflow pool"
-                    ) from error
+                if not turn.seconds_left:
+                    raise turn.refusal(_holder(error)) from error
             else:
                 return
-            time.sleep(random.uniform(0.02, 0.2))
+            turn.pause()
 
     def _detach(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         try:
@@ -182,9 +188,9 @@ def _is_lock(error: duckdb.Error) -> bool:
 
 
 def _holder(error: duckdb.Error) -> str:
-    text = _first_line(error)
-    start = text.find("Conflicting lock is held")
-    return text[start:].split(". ")[0] if start >= 0 else "this process has it open itself"
+    """Return what DuckDB knows of the holder: program, process id, sometimes the user."""
+    held = _HOLDER.search(_first_line(error))
+    return held[1] if held else "this very process"
 
 
 def _first_line(error: duckdb.Error) -> str:

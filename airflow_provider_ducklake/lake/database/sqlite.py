@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import quote
 
+from airflow_provider_ducklake.lake.catalog_lock import Turn
 from airflow_provider_ducklake.lake.database.base import Row, Session, Value
 from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailable,
@@ -79,7 +80,12 @@ class SqliteDatabase:
                 f"there is no {self._location}: check the path, or create the lake first"
             )
         uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
-        with self._errors_named(), closing(self._connect(uri)) as connection:
+        turn = Turn(self._location, self._lock_timeout)
+        with (
+            self._errors_named(turn),
+            nullcontext() if mode == "ro" else turn.taken(),
+            closing(self._connect(uri, turn.seconds_left)) as connection,
+        ):
             connection.execute(begin)
             try:
                 yield SqliteSession(connection)
@@ -88,16 +94,18 @@ class SqliteDatabase:
                 raise
             connection.commit()
 
-    def _connect(self, uri: str) -> sqlite3.Connection:
-        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=self._lock_timeout)
+    def _connect(self, uri: str, timeout: float) -> sqlite3.Connection:
+        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=timeout)
 
     @contextmanager
-    def _errors_named(self) -> Iterator[None]:
+    def _errors_named(self, turn: Turn) -> Iterator[None]:
         try:
             yield
         except sqlite3.IntegrityError as error:
             raise LostRace(f"{self._location}: another commit was first ({error})") from error
         except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise turn.refusal() from error
             raise self._named(error) from error
         except sqlite3.DatabaseError as error:
             raise UnsupportedCatalog(
@@ -106,11 +114,6 @@ class SqliteDatabase:
 
     def _named(self, error: sqlite3.OperationalError) -> LakeError:
         text = str(error)
-        if "locked" in text:
-            return CatalogUnavailable(
-                f"{self._location} stayed locked by another client for "
-                f"{self._lock_timeout:g} s: wait for it, or let jobs queue in an Airflow pool"
-            )
         if "no such table" in text or "no such column" in text:
             return UnsupportedCatalog(f"{self._location} holds no DuckLake 1.0 catalog ({text})")
         if "readonly" in text:

@@ -122,6 +122,8 @@ def _still_orphans(job: Job, orphans: Iterable[ObjectInfo], data_path: str) -> l
 
 def _delete(job: Job, paths: Sequence[str]) -> DeleteOutcome:
     root = job.lake.data_path
+    if paths:
+        job.lake.before_deleting()
     tasks = [_Deletion(root, tuple(batch)) for batch in batches(paths, BATCH)]
     outcomes = job.runner.run(
         partial(_delete_batch, job.settings.storage), tasks, f"{job.operation}: deleting"

@@ -6,6 +6,8 @@
 -- it for an orphan: so the owner keeps a row for it, of a table that begins at no snapshot anybody
 -- will ever see. The last reader to let go hands the file back to its owner's schedule.
 
+CREATE INDEX shared_file_place ON ducklake.shared_file (owner_id, ducklake.place(path));
+
 CREATE FUNCTION ducklake.keep_row_of_shared_file(owner bigint, file bigint, file_path text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -71,11 +73,17 @@ BEGIN
             END IF;
         END IF;
     END LOOP;
-    -- What its owner schedules again, after having let it go for himself.
-    DELETE FROM ducklake.ducklake_files_scheduled_for_deletion d
-    USING changed n, ducklake.shared_file s
-    WHERE s.file_id = n.data_file_id AND s.owner_id = n.catalog_id
-        AND d.catalog_id = n.catalog_id AND d.data_file_id = n.data_file_id;
+    -- What its owner schedules again, after having let it go for himself, or under another id.
+    IF EXISTS (
+        SELECT FROM ducklake.shared_file s WHERE s.owner_id IN (SELECT n.catalog_id FROM changed n)
+    ) THEN
+        DELETE FROM ducklake.ducklake_files_scheduled_for_deletion d
+        USING ducklake.ducklake_catalog c, ducklake.shared_file s
+        WHERE (d.catalog_id, d.path) IN (SELECT n.catalog_id, n.path FROM changed n)
+            AND c.catalog_id = d.catalog_id AND s.owner_id = d.catalog_id
+            AND ducklake.place(s.path)
+                = ducklake.place(CASE WHEN d.path_is_relative THEN c.root ELSE '' END || d.path);
+    END IF;
     RETURN NULL;
 END
 $$;
