@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from airflow_provider_ducklake.lake.store.cli import VERBS, main
+from tests.support.reference import ReferenceClient
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -101,3 +102,28 @@ def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "--help")
     assert status == 0
     assert all(verb in out for verb in VERBS)
+
+
+def test_in_and_out(
+    postgres_database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attach = f"--attach=ducklake:postgres:{postgres_database}"
+    source = f"ducklake:sqlite:{tmp_path}/source.sqlite"
+    client = ReferenceClient(source, data_path=f"{tmp_path}/data/")
+    client.sql("CREATE TABLE t AS SELECT i FROM range(50) r(i)")
+    client.sql("DELETE FROM t WHERE i < 5")
+    client.close()
+    assert run(capsys, "init", attach, f"--root={tmp_path}/lakes")[0] == 0
+    status, out, err = run(capsys, "import", "acme", source, attach, "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["root"] == f"{tmp_path}/data/"
+    target = f"ducklake:duckdb:{tmp_path}/out.ducklake"
+    status, out, err = run(capsys, "export", "acme", target, attach, "--json")
+    assert (status, err) == (0, "")
+    assert (json.loads(out)["snapshots"], json.loads(out)["tables"]) == (3, 1)
+    reader = ReferenceClient(target, options={"READ_ONLY": "true"})
+    assert reader.sql("SELECT count(*) FROM t") == [(45,)]
+    assert reader.sql("SELECT count(*) FROM t AT (VERSION => 1)") == [(50,)]
+    reader.close()
+    status, _, err = run(capsys, "export", "acme", target, attach)
+    assert (status, "exists already" in err) == (1, True)

@@ -15,6 +15,7 @@ from airflow_provider_ducklake.lake.store.store import CatalogStore
 from airflow_provider_ducklake.storage import StorageOptions
 
 PASSWORD_VARIABLE: Final = "DUCKLAKE_CATALOG_PASSWORD"
+SOURCE_PASSWORD_VARIABLE: Final = "DUCKLAKE_SOURCE_PASSWORD"
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 
 Result = dict[str, Any] | list[dict[str, Any]] | None
@@ -70,6 +71,30 @@ def _purge(store: CatalogStore, given: argparse.Namespace) -> Result:
     return result.to_dict()
 
 
+def _import(store: CatalogStore, given: argparse.Namespace) -> Result:
+    from airflow_provider_ducklake.lake.transfer.into_store import import_catalog
+
+    source = CatalogLocation.parse(
+        given.source,
+        metadata_schema=given.source_schema,
+        data_path=given.source_data_path,
+        password=os.environ.get(SOURCE_PASSWORD_VARIABLE),
+    )
+    return import_catalog(
+        store, source, given.name, source_catalog=given.source_catalog, root=given.root
+    ).to_dict()
+
+
+def _export(store: CatalogStore, given: argparse.Namespace) -> Result:
+    from airflow_provider_ducklake.lake.lake import Lake
+    from airflow_provider_ducklake.lake.transfer.export import export_catalog
+
+    password = os.environ.get(PASSWORD_VARIABLE)
+    location = CatalogLocation.parse(given.attach, password=password, catalog=given.name)
+    target = CatalogLocation.parse(given.target)
+    return export_catalog(Lake.open(location), target, snapshot_id=given.snapshot).to_dict()
+
+
 VERBS: Final[dict[str, tuple[Callable[[CatalogStore, argparse.Namespace], Result], str]]] = {
     "init": (lambda s, g: s.init(g.root).to_dict(), "make the store, or upgrade it"),
     "upgrade": (lambda s, _: s.upgrade().to_dict(), "bring the store to the newest version"),
@@ -81,6 +106,8 @@ VERBS: Final[dict[str, tuple[Callable[[CatalogStore, argparse.Namespace], Result
         "give a catalog another name",
     ),
     "drop": (_drop, "drop a catalog, and schedule its files for deletion"),
+    "import": (_import, "make a lake that lives elsewhere a catalog of the store"),
+    "export": (_export, "write a catalog into a DuckDB or SQLite file of its own"),
     "purge": (_purge, "delete the files of dropped catalogs"),
     "list": (_list, "list catalogs"),
     "grant": (_grant, "let a database role use a catalog"),
@@ -108,7 +135,7 @@ def parser() -> argparse.ArgumentParser:
     }
     of["init"].add_argument("--root", required=True, help="directory or URL for all catalogs")
     of["fork"].add_argument("source", help="catalog to fork")
-    for verb in ("create", "fork", "rename", "drop", "grant", "revoke"):
+    for verb in ("create", "fork", "rename", "drop", "grant", "revoke", "import", "export"):
         of[verb].add_argument("name", help="name of the catalog")
     of["rename"].add_argument("new_name", help="its new name")
     of["list"].add_argument("pattern", nargs="?", default="%", help="SQL LIKE pattern of names")
@@ -126,6 +153,13 @@ def parser() -> argparse.ArgumentParser:
         default=0,
         help="inserts of at most so many rows stay in the catalog; tenants' roles need 0",
     )
+    of["import"].add_argument("source", help="its ATTACH string: ducklake:sqlite:FILE, …")
+    of["import"].add_argument("--source-schema", help="schema of its metadata tables")
+    of["import"].add_argument("--source-data-path", help="its data path, if it does not say")
+    of["import"].add_argument("--source-catalog", help="which of several catalogs in it")
+    of["import"].add_argument("--root", help="where new files go; its data path by default")
+    of["export"].add_argument("target", help="ducklake:duckdb:FILE or ducklake:sqlite:FILE")
+    of["export"].add_argument("--snapshot", type=int, help="freeze it at this snapshot")
     of["fork"].add_argument("--snapshot", type=int, help="a kept snapshot instead of the newest")
     of["purge"].add_argument(
         "--older-than", default="2 days", help="how long ago they were scheduled"

@@ -128,7 +128,7 @@ def _triggers(table: MetadataTable) -> Iterator[str]:
         yield (
             f"CREATE TRIGGER require_write_{event.lower()} AFTER {event} "
             f"ON ducklake.{table.name} REFERENCING {rows} TABLE AS changed "
-            "EXECUTE FUNCTION ducklake.require_write()"
+            f"WHEN (current_user <> '{OWNER}') EXECUTE FUNCTION ducklake.require_write()"
         )
     if table.name == _SETTINGS:
         yield (

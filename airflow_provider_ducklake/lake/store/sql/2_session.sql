@@ -52,7 +52,8 @@ END
 $$;
 
 -- After each statement that changes a metadata table, whoever runs it. It asks the rows, not the
--- setting: a statement may change the setting while it runs.
+-- setting: a statement may change the setting while it runs. What the store's own functions change
+-- beside it is not asked for: a fork that lets go of a file hands it back to its parent.
 CREATE FUNCTION ducklake.require_write() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$

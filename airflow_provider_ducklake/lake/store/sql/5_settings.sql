@@ -32,6 +32,11 @@ CREATE FUNCTION ducklake.set_option() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    -- What follows runs as the owner of the store, which require_write lets pass.
+    IF NOT ducklake.may_write(ducklake.current_catalog_id()) THEN
+        RAISE EXCEPTION 'role "%" was granted this catalog for reading only', session_user
+            USING ERRCODE = 'DL002';
+    END IF;
     DELETE FROM ducklake.ducklake_metadata o
     WHERE o.catalog_id = ducklake.current_catalog_id() AND o.key = NEW.key
         AND o.scope IS NOT DISTINCT FROM NEW.scope AND o.scope_id IS NOT DISTINCT FROM NEW.scope_id;
