@@ -97,3 +97,23 @@ def test_a_file_that_cannot_be_deleted_stays_scheduled(
     stuck.rmdir()
     assert main(["purge", attach, "--older-than", "0 seconds", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["catalogs"] == 1
+
+
+def test_one_tenant_does_not_stop_the_purge(dropped: Dropped) -> None:
+    """Whatever a tenant wrote into its schedule, nothing outside its root is touched by it."""
+    dropped.store.create_catalog("odd")
+    location = CatalogLocation.parse(f"ducklake:postgres:{dropped.conninfo}", catalog="odd")
+    with psycopg.connect(location.conninfo) as connection:
+        connection.execute(
+            "INSERT INTO lake.ducklake_files_scheduled_for_deletion VALUES "
+            "(NULL, 'nameless', true, now()), (NULL, 'https://example.org/x', false, now())"
+        )
+        connection.execute(
+            "INSERT INTO lake.ducklake_files_scheduled_for_deletion "
+            "SELECT next_file_id + 9, 'https://example.org/x', false, now() "
+            "FROM lake.ducklake_snapshot"
+        )
+    dropped.store.drop_catalog("odd")
+    dropped.store.drop_catalog("fork")
+    done = dropped.store.purge(older_than="0 seconds")
+    assert (done.files_deleted, done.files_forgotten, done.catalogs) == (3, 2, 3)

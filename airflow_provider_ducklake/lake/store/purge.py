@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import psycopg
 
+from airflow_provider_ducklake.lake.errors import LakeError
 from airflow_provider_ducklake.lake.paths import Location, join
 from airflow_provider_ducklake.storage import DeleteOutcome, StorageOptions, open_store
 
@@ -54,7 +55,11 @@ class _File:
 
     @property
     def is_ours(self) -> bool:
-        return Location.parse(self.path).is_under(Location.parse(self.root))
+        try:
+            return Location.parse(self.path).is_under(Location.parse(self.root))
+        except LakeError:
+            # A tenant may have scheduled any text: one that is no path is none of ours.
+            return False
 
 
 def purge(transaction: Transaction, storage: StorageOptions, older_than: str) -> PurgeResult:
@@ -89,6 +94,7 @@ def purge(transaction: Transaction, storage: StorageOptions, older_than: str) ->
         missing += len(outcome.missing)
         forgotten += sum(not file.is_ours for file in files)
     with transaction() as connection:
+        connection.execute(_FORGET_NAMELESS.encode())
         gone = connection.execute(_REMOVE_EMPTY.encode()).rowcount
     return PurgeResult(gone, deleted, missing, forgotten, tuple(failed.items())[:20])
 
@@ -100,7 +106,7 @@ def _scheduled(connection: Connection, older_than: str, after: tuple[int, int]) 
         FROM ducklake.ducklake_catalog c
         JOIN ducklake.ducklake_files_scheduled_for_deletion f ON f.catalog_id = c.catalog_id
         WHERE c.state = 'dropped' AND f.schedule_start < now() - %s::interval
-            AND (f.catalog_id, f.data_file_id) > (%s, %s)
+            AND f.data_file_id IS NOT NULL AND (f.catalog_id, f.data_file_id) > (%s, %s)
         ORDER BY f.catalog_id, f.data_file_id LIMIT %s
         """,
         (older_than, *after, _BATCH),
@@ -120,6 +126,12 @@ def _forget(connection: Connection, files: Sequence[_File]) -> None:
         )
 
 
+# The column admits NULL, so a tenant can have left such a row; no file has no id.
+_FORGET_NAMELESS: Final = """
+    DELETE FROM ducklake.ducklake_files_scheduled_for_deletion f
+    USING ducklake.ducklake_catalog c
+    WHERE c.catalog_id = f.catalog_id AND c.state = 'dropped' AND f.data_file_id IS NULL
+"""
 _REMOVE_EMPTY: Final = """
     DELETE FROM ducklake.ducklake_catalog c
     WHERE c.state = 'dropped'
