@@ -65,8 +65,8 @@ def test_secrets_by_a_properties_file(
     lines = call["properties"].splitlines()
     assert lines[0] == "spark.eventLog.enabled true"
     escaped = ODD_PASSWORD.replace("\\", "\\\\")
-    assert f"spark.ducklake.catalog.password {escaped}" in lines
-    assert "spark.ducklake.storage.aws_secret_access_key qu1et" in lines
+    assert f"spark.ducklake.catalog.password={escaped}" in lines
+    assert "spark.ducklake.storage.aws_secret_access_key=qu1et" in lines
     assert not any(name.startswith("DUCKLAKE_") for name in call["environment"])
     assert not Path(call["argv"][call["argv"].index("--properties-file") + 1]).exists()
     assert not shown(all_that_can_be_seen(operator, spark, task_log))
