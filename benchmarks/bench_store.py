@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import multiprocessing
 import os
 import random
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from multiprocessing.context import ForkServerContext
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any, Final
-from uuid import uuid4
 
 import duckdb
 import psycopg
@@ -28,11 +24,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from airflow_provider_ducklake.lake.append import append_files
-from airflow_provider_ducklake.lake.errors import LakeError
 from airflow_provider_ducklake.lake.lake import Lake
-from airflow_provider_ducklake.lake.location import CatalogLocation
-from airflow_provider_ducklake.lake.model import WrittenFile
-from airflow_provider_ducklake.lake.statistics import ColumnStatistics
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from benchmarks.store_filling import (
     BYTES_A_CATALOG,
@@ -47,11 +39,11 @@ from benchmarks.store_filling import (
     running_server,
     stock_session,
 )
+from benchmarks.store_writers import Clock, commits_a_second, open_lake, shares, written_file
 
 SIZES: Final = (10, 1_000, 100_000, 1_000_000)
 BASE: Final = 1_000  # ratios are against the figures of this size
 WRITERS: Final = (1, 8, 32)
-_CATALOGS_A_WRITER: Final = 8
 _WARM_UP: Final = 2  # runs of each figure that do not count
 
 
@@ -76,7 +68,7 @@ class Site:
 
     def lake(self, catalog: str) -> Lake:
         """Return a catalog as a tenant opens it."""
-        return _lake(self.store.tenant, catalog)
+        return open_lake(self.store.tenant, catalog)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +86,6 @@ class Figure:
     group: str
     run: Callable[[Site, str], float]
     part: int = 1
-
-
-class Clock:
-    """Times what runs in its block."""
-
-    seconds = 0.0
-
-    def __enter__(self) -> Clock:
-        self._began = time.perf_counter()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds = time.perf_counter() - self._began
 
 
 # --- The figures: each runs once on one catalog and returns the seconds of what is measured
@@ -183,7 +162,7 @@ def _commit_thousand(site: Site, catalog: str) -> float:
 def _commit(site: Site, catalog: str, count: int) -> float:
     lake = site.lake(catalog)
     table = lake.table("events")
-    files = [_written_file(table.data_path) for _ in range(count)]
+    files = [written_file(table.data_path) for _ in range(count)]
     with Clock() as clock:
         append_files(lake, table, files)
     return clock.seconds
@@ -201,16 +180,14 @@ def _drop(site: Site, catalog: str) -> float:
     return clock.seconds
 
 
-def plan_fleet(store: FilledStore) -> float | None:
-    """Return the seconds one plan over all catalogs takes; None while there is no planner."""
-    return None
+def _plan_fleet(store: FilledStore) -> float:
+    """Return the milliseconds of one plan over all catalogs: each of them has small files."""
+    with Clock() as clock:
+        CatalogStore(store.service).plan_fleet()
+    return 1000 * clock.seconds
 
 
 # --- Help for the figures
-
-
-def _lake(conninfo: str, catalog: str) -> Lake:
-    return Lake.open(CatalogLocation.parse(f"ducklake:postgres:{conninfo}", catalog=catalog))
 
 
 @contextmanager
@@ -220,16 +197,6 @@ def _attached(site: Site, catalog: str) -> Iterator[None]:
         yield
     finally:
         site.stock.execute("DETACH lake")
-
-
-def _written_file(directory: str) -> WrittenFile:
-    """Return the facts of a file as a kernel reports them; there is no such file."""
-    bounds = (("0", "999"), ("2026-01-01 00:00:00", "2026-01-01 00:16:39"), ("0.0", "142.7"))
-    columns = [
-        ColumnStatistics(number, 4096, 1000, 0, *pair, contains_nan=False if number == 3 else None)
-        for number, pair in enumerate((*bounds, ("note 0", "note 999")), start=1)
-    ]
-    return WrittenFile(f"{directory}ducklake-{uuid4()}.parquet", 1000, 19459, 483, tuple(columns))
 
 
 def _expect(found: int, wanted: int) -> None:
@@ -260,16 +227,18 @@ def main(arguments: Sequence[str]) -> int:
     Returns:
         0, or 1 when the disk is too small.
     """
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_store", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks store", description=__doc__)
     parser.add_argument(
         "--sizes", type=int, nargs="+", default=SIZES, help="catalogs of each store"
     )
     parser.add_argument("--repeat", type=int, default=30, help="runs of each figure (30)")
     parser.add_argument("--seconds", type=float, default=3, help="for each rate of commits (3)")
     parser.add_argument("--shared-buffers", default="1GB", help="of the server (1GB)")
-    parser.add_argument("--directory", type=Path, help="where everything goes, for the time being")
+    parser.add_argument("--directory", type=Path, help="where everything goes meanwhile")
     given = parser.parse_args(arguments)
     sizes = sorted(set(given.sizes))
+    # Whoever ends this early shall not find gigabytes and a server left behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="bench-store-", dir=given.directory) as home:
         need = sum(sizes) * BYTES_A_CATALOG + WAL_BYTES
         free = shutil.disk_usage(home).free
@@ -285,7 +254,7 @@ def main(arguments: Sequence[str]) -> int:
             ]
             _describe(sites, given)
             rows = _measure(sites, given.repeat)
-            rows["fleet plan"] = [plan_fleet(site.store) for site in sites]
+            rows["fleet plan"] = [_plan_fleet(site.store) for site in sites]
             _print("Milliseconds, median", sizes, rows)
             _print("Commits a second", sizes, _measure_rates(sites, given.seconds))
     return 0
@@ -354,71 +323,26 @@ def _catalog(site: Site, group: str, number: int) -> str:
     return catalog_name(int(found[0]))
 
 
-# --- Commits a second
-
-
 def _measure_rates(sites: Sequence[Site], seconds: float) -> dict[str, list[float | None]]:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.bench_store", "pandas", "pyarrow"])
-    rows = {}
+    """Return the commits a second in each store, for each number of writers."""
+    rows: dict[str, list[float | None]] = {}
     for place in ("different catalogs", "one catalog"):
         for writers in WRITERS:
             name = f"{writers} writer{'s' if writers > 1 else ''}, {place}"
             print(f"measuring: {name}", flush=True)
-            rows[name] = [
-                _rate(context, site, writers, place == "one catalog", seconds) for site in sites
-            ]
+            rows[name] = [_rate(site, writers, place == "one catalog", seconds) for site in sites]
     return rows
 
 
-def _rate(
-    context: ForkServerContext, site: Site, writers: int, together: bool, seconds: float
-) -> float | None:
-    """Return the commits of one file a second; None where there are too few catalogs."""
+def _rate(site: Site, writers: int, together: bool, seconds: float) -> float | None:
     names = site.catalogs["write"]
-    each = 1 if together else min(_CATALOGS_A_WRITER, len(names) // writers)
-    if not each:
+    chosen = shares(names, writers, together=together)
+    if chosen is None:
         return None
-    if together:
-        shares = [[names[0]]] * writers
-    else:
-        shares = [names[i * each : (i + 1) * each] for i in range(writers)]
-    used = names[: len({name for share in shares for name in share})]
-    site.catalogs["write"] = names[len(used) :] + used  # the next rate begins with others
-    barrier, results = context.Barrier(writers), context.SimpleQueue()
-    processes = [
-        context.Process(target=_write, args=(site.store.tenant, share, barrier, seconds, results))
-        for share in shares
-    ]
-    for process in processes:
-        process.start()
-    rate = sum(results.get() for _ in processes)
-    for process in processes:
-        process.join()
-    return float(rate)
-
-
-def _write(
-    conninfo: str, catalogs: Sequence[str], barrier: Barrier, seconds: float, results: Any
-) -> None:
-    """Commit to some catalogs in turn for some seconds; put the commits a second."""
-    lakes = [_lake(conninfo, name) for name in catalogs]
-    tables = [lake.table("events") for lake in lakes]
-    # The first commit of a process loads what later ones use.
-    append_files(lakes[0], tables[0], [_written_file(tables[0].data_path)])
-    done = 0
-    barrier.wait(120)
-    with Clock() as clock:
-        until = time.perf_counter() + seconds
-        while time.perf_counter() < until:
-            turn = done % len(lakes)
-            try:
-                append_files(lakes[turn], tables[turn], [_written_file(tables[turn].data_path)])
-            except LakeError as error:
-                print(f"a commit failed: {error}", file=sys.stderr)
-                continue
-            done += 1
-    results.put(done / clock.seconds)
+    used = {name for share in chosen for name in share}
+    # The next rate begins with others.
+    site.catalogs["write"] = [n for n in names if n not in used] + sorted(used)
+    return commits_a_second(site.store.tenant, chosen, seconds)
 
 
 # --- The report

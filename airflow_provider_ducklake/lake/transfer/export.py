@@ -128,7 +128,7 @@ def _insert_columns(session: Session, name: str, rows: Rows) -> None:
     values = ", ".join("unnest(?)" for _ in rows.columns)
     for batch in batches(rows.rows, _COLUMN_BATCH):
         columns: list[Any] = [list(column) for column in zip(*batch, strict=True)]
-        session.execute(f"INSERT INTO {{{name}}} SELECT {values}", columns)
+        session.execute("INSERT INTO {rows} SELECT " + values, columns, rows=name)
 
 
 def _create(
