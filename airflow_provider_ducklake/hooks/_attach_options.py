@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from airflow_provider_ducklake.hooks._values import as_bool, as_int, nearest
+from airflow_provider_ducklake.hooks._values import as_bool, as_count, nearest
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.lake.identifiers import quote_literal
 
@@ -16,10 +16,7 @@ def _flag(value: Any, name: str) -> str:
 
 
 def _count(value: Any, name: str) -> str:
-    number = as_int(value, name)
-    if number < 0:
-        raise ConfigurationError(f"{name} must not be negative, and it is {number}")
-    return str(number)
+    return str(as_count(value, name))
 
 
 def _text(value: Any, name: str) -> str:

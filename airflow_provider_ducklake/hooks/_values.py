@@ -51,6 +51,18 @@ def as_int(value: Any, name: str) -> int:
         raise ConfigurationError(f"{name} must be a whole number, not {value!r}") from None
 
 
+def as_count(value: Any, name: str) -> int:
+    """Return a whole number that is not negative, given as such or as text.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    number = as_int(value, name)
+    if number < 0:
+        raise ConfigurationError(f"{name} must not be negative, and it is {number}")
+    return number
+
+
 def as_number(value: Any, name: str) -> float:
     """Return a finite number given as such or as text.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.metadata_tables import FORMAT_VERSION
 from airflow_provider_ducklake.lake.model import DataFile, Snapshot, Table
 from airflow_provider_ducklake.lake.options import LakeOptions
-from airflow_provider_ducklake.lake.paths import Location, as_directory
+from airflow_provider_ducklake.lake.paths import agreed_data_path, as_directory
 from airflow_provider_ducklake.storage import StorageOptions, Store, open_store
 
 T = TypeVar("T")
@@ -230,20 +229,7 @@ class Lake:
         return open_store(path or self.data_path, self.storage)
 
     def _data_path(self, options: LakeOptions) -> str:
-        stored = options.get("data_path") or ""
-        path = _absolute(as_directory(stored))
-        given = self.location.data_path
-        if given is not None and Location.parse(_absolute(given)) != Location.parse(path):
-            raise ConfigurationError(
-                f"{self}: the data path given ({given}) is not the one in the catalog ({stored}); "
-                "leave it out, or correct the connection"
-            )
-        return path
-
-
-def _absolute(path: str) -> str:
-    local = "://" not in path and not path.startswith("file:")
-    return os.path.join(os.getcwd(), path) if local else path
+        return agreed_data_path(options.get("data_path") or "", self.location.data_path, self)
 
 
 def _write_new_lake(session: Session, data_path: str, encrypted: bool) -> None:

@@ -22,6 +22,8 @@ _SCHEMES: Final[dict[str, Kind]] = {
 _CHOICE: Final = re.compile(r"-c\s*ducklake\.catalog(_id)?=(\S+)")
 CATALOG_NAME: Final = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 STORE_VIEWS: Final = "lake"
+# From where command lines take the catalog's password.
+PASSWORD_VARIABLE: Final = "DUCKLAKE_CATALOG_PASSWORD"
 _PREFIX: Final = re.compile(r"^(\w{2,}):(?!//)")
 
 

@@ -7,10 +7,21 @@ sweeps and duplicate checks compare locations, never text.
 
 from __future__ import annotations
 
-from airflow_provider_ducklake.lake.errors import BadInput
+import os
+
+from airflow_provider_ducklake.lake.errors import BadInput, ConfigurationError
 from airflow_provider_ducklake.storage.location import Location
 
-__all__ = ["Location", "as_directory", "join", "relative_to", "resolve", "table_directory"]
+__all__ = [
+    "Location",
+    "agreed_data_path",
+    "as_directory",
+    "full_directory",
+    "join",
+    "relative_to",
+    "resolve",
+    "table_directory",
+]
 
 
 def as_directory(path: str) -> str:
@@ -31,6 +42,32 @@ def as_directory(path: str) -> str:
     if not path:
         raise BadInput("a data path is empty: give the directory or URL of the lake")
     return path.rstrip("/\\") + "/"
+
+
+def full_directory(path: str) -> str:
+    """Spell a directory as `as_directory` does; a relative local one begins where we are."""
+    local = "://" not in path and not path.startswith("file:")
+    return as_directory(os.path.join(os.getcwd(), path) if local else path)
+
+
+def agreed_data_path(stored: str, given: str | None, where: object) -> str:
+    """Return the full data path of a catalog, which the one a caller gives has to be too.
+
+    Args:
+        stored: What the catalog says.
+        given: What the caller says, if anything.
+        where: The catalog, for the message.
+
+    Raises:
+        ConfigurationError: They name two directories.
+    """
+    path = full_directory(stored)
+    if given is not None and Location.parse(full_directory(given)) != Location.parse(path):
+        raise ConfigurationError(
+            f"{where}: the data path given ({given}) is not the one in the catalog ({stored}); "
+            "leave it out, or correct the connection"
+        )
+    return path
 
 
 def join(base: str, path: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from airflow_provider_ducklake.hooks._values import (
     as_bool,
-    as_int,
+    as_count,
     as_number,
     as_object,
     given,
@@ -35,10 +35,7 @@ def boolean(value: Any, name: str) -> str:
 
 def integer(value: Any, name: str) -> str:
     """Return a whole number that is not negative."""
-    number = as_int(value, name)
-    if number < 0:
-        raise ConfigurationError(f"{name} must not be negative, and it is {number}")
-    return str(number)
+    return str(as_count(value, name))
 
 
 def size(value: Any, name: str) -> str:

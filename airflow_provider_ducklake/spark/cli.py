@@ -24,7 +24,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.interrupts import terminated_as_interrupt
 from airflow_provider_ducklake.lake.lake import Lake
-from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.lake.location import PASSWORD_VARIABLE, CatalogLocation
 from airflow_provider_ducklake.lake.options import OperationOptions
 from airflow_provider_ducklake.lake.remote_catalog import LEASE_WAIT, checked_out
 from airflow_provider_ducklake.lake.results import OperationResult
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 DONE: Final = 0
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
-PASSWORD_VARIABLE: Final = "DUCKLAKE_CATALOG_PASSWORD"
 STORAGE_PREFIX: Final = "DUCKLAKE_STORAGE_"
 _CONF_PASSWORD: Final = "spark.ducklake.catalog.password"
 _CONF_STORAGE: Final = "spark.ducklake.storage."

@@ -12,7 +12,7 @@ from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from airflow_provider_ducklake.spark.operations import run_operation
 from airflow_provider_ducklake.spark.runner import SparkRunner
-from tests.support.reference import ReferenceClient
+from tests.support.lakes import stock_client
 
 pytestmark = pytest.mark.spark
 
@@ -22,8 +22,7 @@ def test_a_batch_of_catalogs(postgres_database: str, tmp_path: Path, runner: Spa
     store.init(f"{tmp_path}/lakes")
     names = [f"c{number}" for number in range(12)]
     store.create_catalog("first")
-    location = CatalogLocation.parse(f"ducklake:postgres:{postgres_database}", catalog="first")
-    client = ReferenceClient(location.attach_string, metadata_schema="lake")
+    client = stock_client(postgres_database, "first")
     client.sql("CREATE TABLE t (i INTEGER)")
     for start in range(0, 600, 100):
         client.sql(f"INSERT INTO t SELECT i FROM range({start}, {start + 100}) r(i)")
@@ -43,7 +42,6 @@ def test_a_batch_of_catalogs(postgres_database: str, tmp_path: Path, runner: Spa
     assert {(t.files_in, t.files_out, t.rows) for t in result.tables} == {(6, 1, 600)}
     assert store.plan_fleet().catalogs == 0
     for name in ("first", *names):
-        own = CatalogLocation.parse(f"ducklake:postgres:{postgres_database}", catalog=name)
-        reader = ReferenceClient(own.attach_string, metadata_schema="lake")
+        reader = stock_client(postgres_database, name)
         assert reader.sql("SELECT count(*), sum(i)::INTEGER FROM t") == [(600, 179700)]
         reader.close()

@@ -11,20 +11,13 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from tests.store.siege import Siege
+from tests.support.lakes import stock_client
 from tests.support.postgres import PostgresServer
-from tests.support.reference import ReferenceClient
 
 # Far from any other number a database shows: microseconds since 1970 have 16 digits too.
 _FIRST_CATALOG = 1_900_000
-
-
-def stock_client(conninfo: str, catalog: str) -> ReferenceClient:
-    """Return an unmodified client of one catalog of a store."""
-    location = CatalogLocation.parse(f"ducklake:postgres:{conninfo}", catalog=catalog)
-    return ReferenceClient(location.attach_string, metadata_schema=location.metadata_schema)
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.store.store import CatalogStore
+from tests.support.lakes import stock_client
 from tests.support.postgres import PostgresServer
-from tests.support.reference import ReferenceClient
 
 
 @pytest.fixture
@@ -35,12 +35,6 @@ def store(conninfo: str, tmp_path: Path) -> CatalogStore:
     store = CatalogStore(conninfo)
     store.init(f"{tmp_path}/lakes")
     return store
-
-
-def client(conninfo: str, name: str) -> ReferenceClient:
-    """Return a stock client of a catalog."""
-    location = CatalogLocation.parse(f"ducklake:postgres:{conninfo}", catalog=name)
-    return ReferenceClient(location.attach_string, metadata_schema=location.metadata_schema)
 
 
 def test_a_store_is_made_once(conninfo: str, tmp_path: Path) -> None:
@@ -81,11 +75,11 @@ def test_created_catalogs_are_apart(conninfo: str, store: CatalogStore, tmp_path
     assert one.lineage == "one"
     assert one.parent is None
     for name, value in (("one", 1), ("two.B-C_D", 2)):
-        session = client(conninfo, name)
+        session = stock_client(conninfo, name)
         session.sql(f"CREATE TABLE t AS SELECT {value} AS v FROM range(20)")
         session.close()
     for name, value in (("one", 1), ("Two.b-c_d", 2)):
-        session = client(conninfo, name)
+        session = stock_client(conninfo, name)
         assert session.sql("SELECT DISTINCT v FROM t") == [(value,)]
         assert session.snapshot_ids() == [0, 1]
         session.close()
@@ -157,7 +151,7 @@ def test_roots_that_are_none(store: CatalogStore, root: str) -> None:
 def test_renaming(conninfo: str, store: CatalogStore) -> None:
     made = store.create_catalog("old")
     store.create_catalog("taken")
-    session = client(conninfo, "old")
+    session = stock_client(conninfo, "old")
     session.sql("CREATE TABLE t AS SELECT 1 AS v")
     session.close()
     with pytest.raises(ConfigurationError, match="exists already"):
@@ -171,14 +165,14 @@ def test_renaming(conninfo: str, store: CatalogStore) -> None:
         made.uuid,
     )
     assert store.rename_catalog("new", "NEW").name == "NEW"
-    session = client(conninfo, "new")
+    session = stock_client(conninfo, "new")
     assert session.sql("SELECT v FROM t") == [(1,)]
     session.close()
 
 
 def test_dropping_schedules_the_files(conninfo: str, store: CatalogStore, tmp_path: Path) -> None:
     made = store.create_catalog("gone")
-    session = client(conninfo, "gone")
+    session = stock_client(conninfo, "gone")
     session.sql("CREATE TABLE t AS SELECT * FROM range(100) r(i)")
     session.sql("DELETE FROM t WHERE i < 10")
     session.close()
@@ -219,7 +213,7 @@ def role(postgres_server: PostgresServer, conninfo: str) -> Iterator[str]:
 
 def test_grants(conninfo: str, store: CatalogStore, role: str) -> None:
     store.create_catalog("mine")
-    owner = client(conninfo, "mine")
+    owner = stock_client(conninfo, "mine")
     tenant = psycopg.conninfo.make_conninfo(conninfo, user=role)
     owner.sql("CREATE TABLE t AS SELECT * FROM range(20)")
     owner.close()
@@ -232,13 +226,13 @@ def test_grants(conninfo: str, store: CatalogStore, role: str) -> None:
         store.grant("other", role)
     store.grant("mine", role, writable=False)
     assert Lake.open(location).head().snapshot_id == 1
-    reader = client(tenant, "mine")
+    reader = stock_client(tenant, "mine")
     assert len(reader.sql("FROM t")) == 20
     with pytest.raises(Exception, match="for reading only"):
         reader.sql("INSERT INTO t SELECT * FROM range(20)")
     reader.forget()
     store.grant("mine", role)
-    writer = client(tenant, "mine")
+    writer = stock_client(tenant, "mine")
     writer.sql("INSERT INTO t SELECT * FROM range(20)")
     assert len(writer.sql("FROM t")) == 40
     writer.close()

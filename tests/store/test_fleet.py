@@ -24,6 +24,7 @@ from airflow_provider_ducklake.lake.store.fleet import (
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from airflow_provider_ducklake.spark.operations import run_operation
 from airflow_provider_ducklake.spark.runner import LocalRunner
+from tests.support.lakes import stock_client
 from tests.support.reference import ReferenceClient
 
 FINDINGS = st.lists(
@@ -104,8 +105,7 @@ class Fleet:
 
     def client(self, name: str) -> ReferenceClient:
         """Return a stock client."""
-        location = self.location(name)
-        return ReferenceClient(location.attach_string, metadata_schema=location.metadata_schema)
+        return stock_client(self.conninfo, name)
 
     def fill(self, name: str, inserts: int, deletes: bool = False) -> None:
         """Create a catalog with a table of some small files."""

@@ -13,8 +13,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from airflow_provider_ducklake.lake.store.store import CatalogStore
-from tests.store.conftest import stock_client
 from tests.store.siege import Siege
+from tests.support.lakes import stock_client
 
 pytestmark = pytest.mark.interop
 

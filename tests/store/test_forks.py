@@ -16,7 +16,7 @@ from airflow_provider_ducklake.lake.errors import ConfigurationError, NotFound
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from tests.interop.operations import Operations
-from tests.support.lakes import LakeUnderTest
+from tests.support.lakes import LakeUnderTest, stock_client
 from tests.support.reference import ReferenceClient, Rows
 
 _NUMBER: Final = count()
@@ -51,10 +51,7 @@ class Family:
     def client(self, name: str) -> ReferenceClient:
         """Return the client of a catalog."""
         if name not in self.clients:
-            location = self.lake(name).location
-            self.clients[name] = ReferenceClient(
-                location.attach_string, metadata_schema=location.metadata_schema
-            )
+            self.clients[name] = stock_client(self.conninfo, f"{self.prefix}.{name}")
         return self.clients[name]
 
     def lake(self, name: str) -> LakeUnderTest:

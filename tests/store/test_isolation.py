@@ -11,10 +11,10 @@ from psycopg import sql
 
 from airflow_provider_ducklake.lake.metadata_tables import METADATA_TABLES
 from airflow_provider_ducklake.lake.store.store import CatalogStore
-from tests.store.conftest import stock_client
 from tests.store.hostile import ATTACKS, Attack
 from tests.store.hostile.database import DATABASE
 from tests.store.siege import Siege
+from tests.support.lakes import stock_client
 
 pytestmark = pytest.mark.interop
 

@@ -17,8 +17,8 @@ from psycopg.conninfo import make_conninfo
 from airflow_provider_ducklake.lake.errors import LakeError, SafetyRefusal
 from airflow_provider_ducklake.lake.paths import Location
 from airflow_provider_ducklake.lake.store.store import CatalogStore
-from tests.store.conftest import stock_client
 from tests.store.siege import Siege
+from tests.support.lakes import stock_client
 
 pytestmark = pytest.mark.interop
 

@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.store.cli import main
 from airflow_provider_ducklake.lake.store.store import CatalogStore
+from tests.support.lakes import stock_client
 from tests.support.reference import ReferenceClient
 
 
@@ -38,8 +39,7 @@ class Dropped:
 
     def client(self, name: str) -> ReferenceClient:
         """Return a stock client."""
-        location = CatalogLocation.parse(f"ducklake:postgres:{self.conninfo}", catalog=name)
-        return ReferenceClient(location.attach_string, metadata_schema="lake")
+        return stock_client(self.conninfo, name)
 
     def files(self) -> int:
         """Return how many Parquet files lie under the dropped catalog's root."""

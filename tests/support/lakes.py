@@ -82,6 +82,12 @@ class LakeUnderTest:
         }
 
 
+def stock_client(conninfo: str, catalog: str) -> ReferenceClient:
+    """Return an unmodified client of one catalog of a store."""
+    location = CatalogLocation.parse(f"ducklake:postgres:{conninfo}", catalog=catalog)
+    return ReferenceClient(location.attach_string, metadata_schema=location.metadata_schema)
+
+
 @dataclass(frozen=True, slots=True)
 class LakeFactory:
     """Makes fresh lakes of one kind; in PostgreSQL each has a schema of its own.

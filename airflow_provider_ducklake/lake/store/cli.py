@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from airflow_provider_ducklake.lake.errors import LakeError, StorageError
-from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.lake.location import PASSWORD_VARIABLE, CatalogLocation
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from airflow_provider_ducklake.storage import StorageOptions
 
-PASSWORD_VARIABLE: Final = "DUCKLAKE_CATALOG_PASSWORD"
 SOURCE_PASSWORD_VARIABLE: Final = "DUCKLAKE_SOURCE_PASSWORD"
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -137,7 +137,7 @@ class CatalogStore:
         root = as_directory(root)
         if not root.startswith("/") and "://" not in root:
             raise ConfigurationError(f"the root {root!r} of a store must be a full path or a URL")
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             check_server(connection)
             lock(connection)
             if has_store(connection):
@@ -159,14 +159,14 @@ class CatalogStore:
             NotFound: There is no store.
             UnsupportedCatalog: It is newer than this package.
         """
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             lock(connection)
             upgrade_store(connection, _status(connection).version)
             return _status(connection)
 
     def status(self) -> StoreStatus:
         """Return what the store is; raises NotFound where there is none."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             return _status(connection)
 
     def create_catalog(
@@ -193,15 +193,14 @@ class CatalogStore:
             ConfigurationError: The name is taken or not allowed.
             SafetyRefusal: The root lies in or around that of another catalog.
         """
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             found = _find(connection, name) if if_not_exists else None
             if found is None:
                 connection.execute(
                     "SELECT ducklake.create_catalog(%s, %s, %s, %s)",
                     (name, root, encrypted, inlining_row_limit),
                 )
-                found = _find(connection, name)
-            assert found is not None
+                found = _get(connection, name)
             return found
 
     def fork_catalog(
@@ -226,15 +225,14 @@ class CatalogStore:
             NotFound: There is no such source, or it does not keep the snapshot.
             ConfigurationError: The name is taken; or the source cannot be forked there, and why.
         """
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             found = _find(connection, name) if if_not_exists else None
             if found is None:
                 connection.execute(
                     "SELECT ducklake.fork_catalog(%s, %s, %s, %s)",
                     (source, name, snapshot_id, root),
                 )
-                found = _find(connection, name)
-                assert found is not None
+                found = _get(connection, name)
             elif found.parent is None or found.parent.lower() != source.lower():
                 origin = f"a fork of {found.parent!r}" if found.parent else "no fork"
                 raise ConfigurationError(
@@ -249,11 +247,9 @@ class CatalogStore:
             NotFound: There is none of that name.
             ConfigurationError: The new name is taken or not allowed.
         """
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute("SELECT ducklake.rename_catalog(%s, %s)", (name, new_name))
-            found = _find(connection, new_name)
-            assert found is not None
-            return found
+            return _get(connection, new_name)
 
     def drop_catalog(self, name: str, *, if_exists: bool = False) -> CatalogEntry | None:
         """Drop a catalog: its rows go, its files are scheduled unless a fork reads them.
@@ -264,7 +260,7 @@ class CatalogStore:
         Raises:
             NotFound: There is none of that name.
         """
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             found = _find(connection, name)
             if found is not None or not if_exists:
                 connection.execute("SELECT ducklake.drop_catalog(%s)", (name,))
@@ -276,7 +272,7 @@ class CatalogStore:
         Raises:
             NotFound: There is no such catalog or role.
         """
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute("SELECT ducklake.grant_catalog(%s, %s, %s)", (name, role, writable))
             # Members of the tenants' role cannot become that role, or act in its name.
             options = sql.SQL(" WITH SET FALSE" if connection.info.server_version >= 160000 else "")
@@ -287,17 +283,14 @@ class CatalogStore:
 
     def revoke(self, name: str, role: str) -> bool:
         """Take a catalog away from a role; return whether it had been granted."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             found = connection.execute("SELECT ducklake.revoke_catalog(%s, %s)", (name, role))
             return found.fetchone() == (True,)
 
     def catalog(self, name: str) -> CatalogEntry:
         """Return one catalog; raises NotFound."""
-        with self._transaction() as connection:
-            found = _find(connection, name)
-            if found is None:
-                raise NotFound(f"there is no catalog {name!r} in the store")
-            return found
+        with self.transaction() as connection:
+            return _get(connection, name)
 
     def list_catalogs(self, pattern: str = "%", *, limit: int | None = None) -> list[CatalogEntry]:
         """Return the catalogs, by name.
@@ -306,16 +299,8 @@ class CatalogStore:
             pattern: SQL LIKE pattern the names match, whatever the case of their letters.
             limit: At most so many.
         """
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             return _entries(connection, "lower(c.catalog_name) LIKE lower(%s)", pattern, limit)
-
-    def transaction(self) -> AbstractContextManager[Connection]:
-        """Open a transaction of the service role: committed at the end, rolled back on any error.
-
-        Raises:
-            LakeError: What the database refuses, as one of this package's kinds.
-        """
-        return self._transaction()
 
     def plan_fleet(self, policy: FleetPolicy | None = None) -> FleetPlan:
         """Find which catalogs need upkeep, and put the best of it into batches.
@@ -324,7 +309,7 @@ class CatalogStore:
             policy: What counts as work, and the budget.
         """
         chosen = policy or FleetPolicy()
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             return plan_fleet(find_work(connection, chosen), chosen)
 
     def purge(
@@ -336,15 +321,20 @@ class CatalogStore:
             storage: How they are reached; None is the default credential chain.
             older_than: How long ago, as PostgreSQL writes intervals.
         """
-        return purge(self._transaction, storage or StorageOptions({}), older_than)
+        return purge(self.transaction, storage or StorageOptions({}), older_than)
 
     def write_ledger(self, entries: Iterable[LedgerEntry]) -> None:
         """Note what maintenance did; the views `ducklake_api.maintenance` and `.health` show it."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             write_entries(connection, entries)
 
     @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
+    def transaction(self) -> Iterator[Connection]:
+        """Open a transaction of the service role: committed at the end, rolled back on any error.
+
+        Raises:
+            LakeError: What the database refuses, as one of this package's kinds.
+        """
         try:
             with psycopg.connect(
                 self._conninfo, connect_timeout=10, application_name="airflow-provider-ducklake"
@@ -388,6 +378,13 @@ def _status(connection: Connection) -> StoreStatus:
 def _find(connection: Connection, name: str) -> CatalogEntry | None:
     found = _entries(connection, "lower(c.catalog_name) = lower(%s)", name, None)
     return found[0] if found else None
+
+
+def _get(connection: Connection, name: str) -> CatalogEntry:
+    found = _find(connection, name)
+    if found is None:
+        raise NotFound(f"there is no catalog {name!r} in the store")
+    return found
 
 
 def _entries(

@@ -16,7 +16,11 @@ from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation, Kind
 from airflow_provider_ducklake.lake.transfer.freeze import frozen
-from airflow_provider_ducklake.lake.transfer.inlined_rows import storage_type, stored_values
+from airflow_provider_ducklake.lake.transfer.inlined_rows import (
+    DELETE_COLUMNS,
+    data_columns,
+    stored_values,
+)
 from airflow_provider_ducklake.lake.transfer.read_source import read_contents
 from airflow_provider_ducklake.lake.transfer.renumber import inlined_data_table
 from airflow_provider_ducklake.lake.transfer.rows import CatalogContents, Rows
@@ -114,13 +118,10 @@ def _write(session: Session, kind: Kind, contents: CatalogContents) -> None:
             session.insert(name, rows.rows)
     for data in contents.inlined_data:
         name = inlined_data_table(data.table_id, data.schema_version)
-        columns = [("row_id", "BIGINT"), ("begin_snapshot", "BIGINT"), ("end_snapshot", "BIGINT")]
-        columns += [(column.name, storage_type(column, kind)) for column in data.columns]
         values = [stored_values(row, data.columns, kind) for row in data.rows]
-        _create(session, name, columns, values)
+        _create(session, name, data_columns(data.columns, kind), values)
     for deletes in contents.inlined_deletes:
-        columns = [("file_id", "BIGINT"), ("row_id", "BIGINT"), ("begin_snapshot", "BIGINT")]
-        _create(session, inlined_delete_table(deletes.table_id), columns, deletes.rows)
+        _create(session, inlined_delete_table(deletes.table_id), DELETE_COLUMNS, deletes.rows)
 
 
 def _insert_columns(session: Session, name: str, rows: Rows) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from airflow_provider_ducklake.lake.columns import Column
@@ -113,6 +114,20 @@ def columns_at(tables: Tables, table_id: int, snapshot_id: int) -> tuple[Column,
         and (record["end_snapshot"] is None or record["end_snapshot"] > snapshot_id)
     ]
     return column_trees(visible).get(table_id, ())
+
+
+# The columns of a table that holds inlined deletes.
+DELETE_COLUMNS: Final = (
+    ("file_id", "BIGINT"),
+    ("row_id", "BIGINT"),
+    ("begin_snapshot", "BIGINT"),
+)
+
+
+def data_columns(columns: Sequence[Column], kind: Kind) -> list[tuple[str, str]]:
+    """Return the columns of a table that holds inlined rows, with their types in a database."""
+    ids = [(name, "BIGINT") for name in ("row_id", "begin_snapshot", "end_snapshot")]
+    return ids + [(column.name, storage_type(column, kind)) for column in columns]
 
 
 def storage_type(column: Column, kind: Kind) -> str:

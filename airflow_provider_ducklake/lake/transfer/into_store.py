@@ -13,10 +13,15 @@ from airflow_provider_ducklake.lake.errors import UnsupportedCatalog
 from airflow_provider_ducklake.lake.files import inlined_delete_table
 from airflow_provider_ducklake.lake.location import STORE_VIEWS, CatalogLocation
 from airflow_provider_ducklake.lake.metadata_tables import FORMAT_VERSION, METADATA_TABLES
+from airflow_provider_ducklake.lake.paths import full_directory
 from airflow_provider_ducklake.lake.store.layout import SERVICE
 from airflow_provider_ducklake.lake.store.store import CatalogEntry, CatalogStore
-from airflow_provider_ducklake.lake.transfer.inlined_rows import storage_type, stored_values
-from airflow_provider_ducklake.lake.transfer.read_source import full_directory, read_catalog
+from airflow_provider_ducklake.lake.transfer.inlined_rows import (
+    DELETE_COLUMNS,
+    data_columns,
+    stored_values,
+)
+from airflow_provider_ducklake.lake.transfer.read_source import read_catalog
 from airflow_provider_ducklake.lake.transfer.rebase import rebased
 from airflow_provider_ducklake.lake.transfer.renumber import (
     inlined_data_table,
@@ -129,16 +134,14 @@ def _write(connection: Connection, catalog_id: int, contents: CatalogContents) -
         )
     for data in contents.inlined_data:
         place = sql.Identifier(STORE_VIEWS, inlined_data_table(data.table_id, data.schema_version))
-        ids = [(name, "bigint") for name in ("row_id", "begin_snapshot", "end_snapshot")]
-        columns = [*ids, *((c.name, storage_type(c, "postgres")) for c in data.columns)]
+        columns = data_columns(data.columns, "postgres")
         _create(connection, place, columns)
         values = (stored_values(row, data.columns, "postgres") for row in data.rows)
         _copy(connection, place, [name for name, _ in columns], values)
     for deletes in contents.inlined_deletes:
         place = sql.Identifier(STORE_VIEWS, inlined_delete_table(deletes.table_id))
-        names = ("file_id", "row_id", "begin_snapshot")
-        _create(connection, place, [(name, "bigint") for name in names])
-        _copy(connection, place, names, deletes.rows)
+        _create(connection, place, DELETE_COLUMNS)
+        _copy(connection, place, [name for name, _ in DELETE_COLUMNS], deletes.rows)
 
 
 def _create(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Final
 
 from airflow_provider_ducklake.lake.database import Session, open_database
@@ -10,7 +9,7 @@ from airflow_provider_ducklake.lake.errors import ConfigurationError, Unsupporte
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.location import CatalogLocation, Kind
 from airflow_provider_ducklake.lake.metadata_tables import BY_NAME
-from airflow_provider_ducklake.lake.paths import Location, as_directory
+from airflow_provider_ducklake.lake.paths import agreed_data_path
 from airflow_provider_ducklake.lake.transfer import fork_layouts
 from airflow_provider_ducklake.lake.transfer.inlined_rows import (
     read_inlined_data,
@@ -147,16 +146,4 @@ def _data_path(raw: Tables, location: CatalogLocation) -> str:
         raise ConfigurationError(
             f"{location} does not say where its files are: give the data path (DATA_PATH)"
         )
-    path = full_directory(stored or given or "")
-    if given is not None and Location.parse(full_directory(given)) != Location.parse(path):
-        raise ConfigurationError(
-            f"{location}: the data path given ({given}) is not the one in the catalog ({stored}); "
-            "leave it out, or correct the catalog"
-        )
-    return path
-
-
-def full_directory(path: str) -> str:
-    """Return a directory as a full path with a trailing slash; a relative one from here."""
-    local = "://" not in path and not path.startswith("file:")
-    return as_directory(os.path.join(os.getcwd(), path) if local else path)
+    return agreed_data_path(stored or given or "", given, location)

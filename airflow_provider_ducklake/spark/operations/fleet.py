@@ -8,27 +8,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError, NotFound
 from airflow_provider_ducklake.lake.instants import utc_now
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation
-from airflow_provider_ducklake.lake.options import OperationOptions
 from airflow_provider_ducklake.lake.results import Failure, OperationResult, TableResult
 from airflow_provider_ducklake.lake.store.fleet import STEPS
 from airflow_provider_ducklake.lake.store.ledger import LedgerEntry
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from airflow_provider_ducklake.spark.operations._job import Job, finished
-from airflow_provider_ducklake.spark.operations.cleanup import CLEANUP_OPTIONS, cleanup_old_files
-from airflow_provider_ducklake.spark.operations.compaction import (
-    MERGE_OPTIONS,
-    REWRITE_OPTIONS,
-    merge_adjacent_files,
-    rewrite_data_files,
-)
-from airflow_provider_ducklake.spark.operations.flush import FLUSH_OPTIONS, flush_inlined_data
-from airflow_provider_ducklake.spark.operations.snapshots import EXPIRE_OPTIONS, expire_snapshots
+from airflow_provider_ducklake.spark.operations._upkeep import Step, upkeep_steps
 
 FLEET_OPTIONS = (
     "work",
@@ -40,13 +30,6 @@ FLEET_OPTIONS = (
     "target_file_size",
     "max_compacted_files",
 )
-_RUN: Final = {
-    "flush_inlined_data": (flush_inlined_data, FLUSH_OPTIONS),
-    "expire_snapshots": (expire_snapshots, EXPIRE_OPTIONS),
-    "merge_adjacent_files": (merge_adjacent_files, MERGE_OPTIONS),
-    "rewrite_data_files": (rewrite_data_files, REWRITE_OPTIONS),
-    "cleanup_old_files": (cleanup_old_files, CLEANUP_OPTIONS),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +84,7 @@ def _parse(text: str | None) -> dict[str, Sequence[str]]:
             'work must be a JSON object such as {"acme": ["merge_adjacent_files"]}'
         )
     for catalog, steps in work.items():
-        unknown = [step for step in steps if step not in _RUN]
+        unknown = [step for step in steps if step not in STEPS]
         if unknown:
             raise ConfigurationError(
                 f"work of catalog {catalog!r}: {unknown[0]!r} is none of {', '.join(STEPS)}"
@@ -114,13 +97,13 @@ def _maintain(job: Job, catalog: str, steps: Sequence[str]) -> _Outcome:
     counts: dict[str, int] = {}
     failures: list[Failure] = []
     entries: list[LedgerEntry] = []
-    for step in (step for step in STEPS if step in steps):
-        began, clock = utc_now(), time.monotonic()
-        entry = LedgerEntry(catalog, step, began, 0.0, job.info.author)
+    for step in (step for step in upkeep_steps(job.options) if step.name in steps):
+        clock = time.monotonic()
+        entry = LedgerEntry(catalog, step.name, utc_now(), 0.0, job.info.author)
         try:
-            result = _step(job, catalog, step)
+            result = step.run(_job_of(job, catalog, step))
         except LakeError as error:
-            failures.append(Failure(type(error).__name__, f"{catalog}: {step}: {error}"))
+            failures.append(Failure(type(error).__name__, f"{catalog}: {step.name}: {error}"))
             entries.append(
                 replace(entry, seconds=time.monotonic() - clock, error=" ".join(str(error).split()))
             )
@@ -128,7 +111,7 @@ def _maintain(job: Job, catalog: str, steps: Sequence[str]) -> _Outcome:
                 break  # it was dropped since the plan was made
             continue
         said = [*result.failures, *_failed_tables(result)]
-        failures += [replace(f, message=f"{catalog}: {step}: {f.message}") for f in said]
+        failures += [replace(f, message=f"{catalog}: {step.name}: {f.message}") for f in said]
         tables += [
             replace(table, table=f"{catalog}: {table.table}", error=None)
             for table in result.tables
@@ -159,34 +142,15 @@ def _entry(entry: LedgerEntry, result: OperationResult, failures: Sequence[Failu
     )
 
 
-def _step(job: Job, catalog: str, step: str) -> OperationResult:
+def _job_of(job: Job, catalog: str, step: Step) -> Job:
+    """Return a job as one catalog's part of it."""
     location = job.lake.location
     own = CatalogLocation.parse(location.attach_string, password=location.password, catalog=catalog)
-    operation, known = _RUN[step]
-    get = job.options.text
-    given = {
-        "expire_snapshots": {
-            "older_than": get("expire_older_than"),
-            "retain_last": get("retain_last"),
-        },
-        "merge_adjacent_files": {
-            "target_file_size": get("target_file_size"),
-            "max_compacted_files": get("max_compacted_files"),
-        },
-        "rewrite_data_files": {
-            "delete_threshold": get("delete_threshold"),
-            "max_compacted_files": get("max_compacted_files"),
-        },
-        "cleanup_old_files": {"older_than": get("delete_older_than")},
-    }.get(step, {})
-    key = f"{job.info.key}/{catalog}/{step}" if job.info.key else None
-    return operation(
-        replace(
-            job,
-            operation=step,
-            lake=Lake.open(own, storage=job.lake.storage),
-            runner=job.runner.for_tenant(catalog),
-            options=OperationOptions(step, {k: v for k, v in given.items() if v}, known),
-            info=replace(job.info, key=key, message=job.info.message or f"{step} of the fleet"),
-        )
+    key = f"{job.info.key}/{catalog}" if job.info.key else None
+    message = job.info.message or f"{step.name} of the fleet"
+    return replace(
+        job,
+        lake=Lake.open(own, storage=job.lake.storage),
+        runner=job.runner.for_tenant(catalog),
+        info=replace(job.info, key=key, message=message),
     )

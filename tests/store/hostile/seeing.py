@@ -261,6 +261,7 @@ SEEING: dict[str, list[str]] = {
         "SELECT ducklake.is_foreign_directory(@own_id@, '@victim_root@')",
         "SELECT ducklake.first_id(@victim_id@)",
         "SELECT ducklake.live_catalog('@victim@')",
+        "SELECT ducklake.check_name('@victim@', NULL)",
         "SELECT ducklake.register_catalog('x', NULL, NULL, NULL)",
         "SELECT ducklake.create_catalog('x', NULL, false, 0)",
         "SELECT ducklake.rename_catalog('@victim@', 'mine')",

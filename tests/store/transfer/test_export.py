@@ -16,7 +16,7 @@ from airflow_provider_ducklake.lake.store.store import CatalogStore
 from airflow_provider_ducklake.lake.transfer.export import export_catalog
 from airflow_provider_ducklake.lake.transfer.into_store import import_catalog
 from tests.store.transfer.histories import Seen, see, write_history
-from tests.support.lakes import LakeFactory, LakeUnderTest, catalog_fingerprint
+from tests.support.lakes import LakeFactory, LakeUnderTest, catalog_fingerprint, stock_client
 from tests.support.postgres import PostgresServer
 from tests.support.reference import ReferenceClient
 
@@ -126,7 +126,7 @@ def test_round_trips_end_where_they_began(
         entry = import_catalog(second, target, "back")
         assert entry.root == lake.data_path
         location = CatalogLocation.parse(f"ducklake:postgres:{conninfo}", catalog="back")
-        client = ReferenceClient(location.attach_string, metadata_schema="lake")
+        client = stock_client(conninfo, "back")
         assert see(client) == before
         client.sql("INSERT INTO plain VALUES (7, 'here only')")
         client.sql("CREATE TABLE s.fresh AS SELECT 1 AS one")
@@ -159,8 +159,7 @@ def test_a_copy_in_the_same_store_shares_files_with_the_first(
     name, root = f"{lake.directory.name}-copy", f"{lake.directory}/copy/"
     entry = import_catalog(store, target, name, root=root)
     assert entry.root == root
-    copy = CatalogLocation.parse(f"ducklake:postgres:{shared_store}", catalog=name)
-    reader_of_copy = ReferenceClient(copy.attach_string, metadata_schema="lake")
+    reader_of_copy = stock_client(shared_store, name)
     assert see(reader_of_copy, ["main.plain"]) == before
     reader_of_copy.sql("INSERT INTO plain VALUES (11)")
     assert [path.suffix for path in (lake.directory / "copy").rglob("*.parquet")] == [".parquet"]

@@ -23,6 +23,7 @@ from airflow_provider_ducklake.lake.transfer.into_store import import_catalog
 from tests.store.transfer.fork_databases import LAYOUTS, Layout, fork, make
 from tests.store.transfer.histories import Seen, see
 from tests.store.transfer.old_catalogs import location, run
+from tests.support.lakes import stock_client
 from tests.support.reference import ReferenceClient
 
 _TABLES: Final = ("main.t", "main.inline", "s.parts")
@@ -99,8 +100,7 @@ class Lakes:
         """Import a catalog and return a stock client of it."""
         import_catalog(self.store, source, name, source_catalog=catalog)
         self._imported.append(name)
-        place = CatalogLocation.parse(f"ducklake:postgres:{self._conninfo}", catalog=name)
-        return ReferenceClient(place.attach_string, metadata_schema="lake")
+        return stock_client(self._conninfo, name)
 
     def drop(self) -> None:
         """Drop what was imported."""

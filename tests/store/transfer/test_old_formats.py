@@ -13,7 +13,6 @@ import duckdb
 import pytest
 
 from airflow_provider_ducklake.lake.errors import UnsupportedCatalog
-from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from airflow_provider_ducklake.lake.transfer.into_store import import_catalog
 from tests.store.transfer.histories import Seen, see
@@ -27,7 +26,7 @@ from tests.store.transfer.old_catalogs import (
     rewrite,
     run,
 )
-from tests.support.lakes import LakeFactory, LakeUnderTest
+from tests.support.lakes import LakeFactory, LakeUnderTest, stock_client
 from tests.support.reference import ReferenceClient
 
 _NUMBER: Final = count()
@@ -113,8 +112,7 @@ def test_every_snapshot_of_an_older_catalog_reads_the_same(
     store, name = CatalogStore(shared_store), f"old-{lake.directory.name}"
     import_catalog(store, location(old), name)
     assert old.read_bytes() == unchanged
-    place = CatalogLocation.parse(f"ducklake:postgres:{shared_store}", catalog=name)
-    client = ReferenceClient(place.attach_string, metadata_schema="lake")
+    client = stock_client(shared_store, name)
     after = see(client, _TABLES)
     assert after.rows == before.rows
     assert after.columns == before.columns
@@ -153,8 +151,7 @@ def test_a_catalog_of_04_is_one_of_10(current: tuple[Current, Seen], shared_stor
     )
     store, name = CatalogStore(shared_store), f"old-{lake.directory.name}"
     import_catalog(store, location(lake.catalog), name)
-    place = CatalogLocation.parse(f"ducklake:postgres:{shared_store}", catalog=name)
-    client = ReferenceClient(place.attach_string, metadata_schema="lake")
+    client = stock_client(shared_store, name)
     assert see(client, _TABLES) == before
     client.close()
     store.drop_catalog(name)

@@ -20,6 +20,25 @@ BEGIN
 END
 $$;
 
+-- Refuse a name that is none, or that another catalog has; a renamed one may keep its own.
+CREATE FUNCTION ducklake.check_name(name text, renamed bigint) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF name IS NULL OR name !~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$' OR name ~ '\.\.' THEN
+        RAISE EXCEPTION 'a catalog cannot be called "%": letters, digits, "_", "-" and "." only, up to 63', name
+            USING ERRCODE = 'DL004';
+    END IF;
+    IF EXISTS (
+        SELECT FROM ducklake.ducklake_catalog c
+        WHERE lower(c.catalog_name) = lower(name) AND c.state = 'live'
+            AND c.catalog_id IS DISTINCT FROM renamed
+    ) THEN
+        RAISE EXCEPTION 'catalog "%" exists already', name USING ERRCODE = 'DL005';
+    END IF;
+END
+$$;
+
 -- Enter a catalog into the registry under a root of its own.
 CREATE FUNCTION ducklake.register_catalog(
     name text, wanted_root text, parent bigint, snapshot bigint
@@ -31,16 +50,7 @@ DECLARE
     lineage bigint;
     new_root text;
 BEGIN
-    IF name IS NULL OR name !~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$' OR name ~ '\.\.' THEN
-        RAISE EXCEPTION 'a catalog cannot be called "%": letters, digits, "_", "-" and "." only, up to 63', name
-            USING ERRCODE = 'DL004';
-    END IF;
-    IF EXISTS (
-        SELECT FROM ducklake.ducklake_catalog c
-        WHERE lower(c.catalog_name) = lower(name) AND c.state = 'live'
-    ) THEN
-        RAISE EXCEPTION 'catalog "%" exists already', name USING ERRCODE = 'DL005';
-    END IF;
+    PERFORM ducklake.check_name(name, NULL);
     id := nextval(pg_get_serial_sequence('ducklake.ducklake_catalog', 'catalog_id'));
     new_root := ducklake.canonical(rtrim(wanted_root, '/') || '/');
     IF wanted_root IS NULL THEN
@@ -105,16 +115,7 @@ AS $$
 DECLARE
     id bigint := ducklake.live_catalog(name);
 BEGIN
-    IF new_name IS NULL OR new_name !~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$' OR new_name ~ '\.\.' THEN
-        RAISE EXCEPTION 'a catalog cannot be called "%": letters, digits, "_", "-" and "." only, up to 63', new_name
-            USING ERRCODE = 'DL004';
-    END IF;
-    IF EXISTS (
-        SELECT FROM ducklake.ducklake_catalog c
-        WHERE lower(c.catalog_name) = lower(new_name) AND c.state = 'live' AND c.catalog_id <> id
-    ) THEN
-        RAISE EXCEPTION 'catalog "%" exists already', new_name USING ERRCODE = 'DL005';
-    END IF;
+    PERFORM ducklake.check_name(new_name, id);
     UPDATE ducklake.ducklake_catalog c SET catalog_name = new_name WHERE c.catalog_id = id;
     RETURN id;
 END
