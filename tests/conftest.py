@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from scripts.demo_support.spark_start import SHORT_LIVED
+
 # Set before anything imports Airflow, which reads its home once; each xdist worker has its own.
 _AIRFLOW_HOME = tempfile.mkdtemp(prefix="lake-airflow-")
 # Also where pytest never gets as far as its own end; workers of xdist end without this one.
@@ -21,11 +23,19 @@ os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "False"
 # Spark would else listen on the address that the host's name resolves to.
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+# Java lives for seconds here: a better compiler and collector would not pay for themselves.
+for _options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ[_options] = SHORT_LIVED
 
 # It reports closing its connections as the interpreter ends, to streams that pytest has closed.
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
-pytest_plugins = ["tests.support.lakes", "tests.support.postgres", "tests.support.s3"]
+pytest_plugins = [
+    "tests.support.lakes",
+    "tests.support.postgres",
+    "tests.support.s3",
+    "tests.support.faulty_s3",
+]
 # Helpers that assert, and so should explain a failure as a test does.
 pytest.register_assert_rewrite("tests.interop.judge", "tests.support.model")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
-from airflow_provider_ducklake.kernels.footer import ParquetField
+from airflow_provider_ducklake.kernels.file_schema import ParquetField
 from airflow_provider_ducklake.kernels.tasks import RegisterTask
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.errors import BadInput
@@ -143,6 +143,8 @@ class _Matcher:
 
     def match(self, source: ParquetField, column: Column, name: str) -> NameMapEntry | None:
         """Return the entry for one field; None when reading the column's default is the same."""
+        if self.task.as_spark_reads and source.physical_type == "INT96":
+            source = replace(source, duckdb_type="TIMESTAMP WITH TIME ZONE")
         if source.duckdb_type == '"NULL"':
             return self._match_untyped(source, column, name)
         if column.is_nested:

@@ -15,7 +15,6 @@ from airflow_provider_ducklake.kernels.connection import (
     KernelSettings,
     duckdb_errors,
     local_copy,
-    open_connection,
 )
 from airflow_provider_ducklake.kernels.parquet import encryption_sql, uuid7, write_parquet
 from airflow_provider_ducklake.kernels.puffin import read_deletion_vector
@@ -35,7 +34,7 @@ _COLUMNS: Final = (
 
 
 def read_delete_file(
-    delete_file: DeleteFile, settings: KernelSettings
+    connection: duckdb.DuckDBPyConnection, delete_file: DeleteFile, settings: KernelSettings
 ) -> tuple[pa.Int64Array, pa.Int64Array | None]:
     """Return the positions a delete file names, and since which snapshots when it says so.
 
@@ -43,6 +42,7 @@ def read_delete_file(
     once here, with its earliest snapshot.
 
     Args:
+        connection: Any of `open_connection`.
         delete_file: Parquet with the columns file_path, pos and perhaps
             `_ducklake_internal_snapshot_id` (or Iceberg's `row`, which is ignored); or puffin.
 
@@ -64,16 +64,19 @@ def read_delete_file(
                 f"delete file {path} has the format {delete_file.format!r}, "
                 "which is neither parquet nor puffin"
             )
-        with open_connection(settings) as connection:
-            return _read_parquet(connection, local, delete_file)
+        return _read_parquet(connection, local, delete_file)
 
 
 def deleted_positions(
-    data_file: DataFile, settings: KernelSettings, at_snapshot: int | None = None
+    connection: duckdb.DuckDBPyConnection,
+    data_file: DataFile,
+    settings: KernelSettings,
+    at_snapshot: int | None = None,
 ) -> pa.Int64Array:
     """Return the positions of a data file that are deleted: delete files and inlined ones.
 
     Args:
+        connection: Any of `open_connection`.
         data_file: Its `delete_files` and `inlined_deletes` are those visible at the snapshot.
         at_snapshot: Leave out what a partial delete file deletes only later; None takes all.
 
@@ -86,7 +89,7 @@ def deleted_positions(
     """
     arrays = []
     for delete_file in data_file.delete_files:
-        positions, snapshots = read_delete_file(delete_file, settings)
+        positions, snapshots = read_delete_file(connection, delete_file, settings)
         _check_range(positions, data_file, f"delete file {delete_file.path}")
         if snapshots is not None and at_snapshot is not None:
             positions = positions.filter(pc.less_equal(snapshots, at_snapshot))
@@ -98,7 +101,10 @@ def deleted_positions(
 
 
 def merged_deletes(
-    data_file: DataFile, deletes: Sequence[tuple[int, int]], settings: KernelSettings
+    connection: duckdb.DuckDBPyConnection,
+    data_file: DataFile,
+    deletes: Sequence[tuple[int, int]],
+    settings: KernelSettings,
 ) -> list[tuple[int, int]]:
     """Return the deletes of a data file's delete files and some more, each since when.
 
@@ -106,6 +112,7 @@ def merged_deletes(
     twice is deleted since the earlier of the two.
 
     Args:
+        connection: Any of `open_connection`.
         data_file: The file, with the delete files to merge.
         deletes: (position, snapshot id) of further deletes.
 
@@ -118,7 +125,7 @@ def merged_deletes(
     """
     since: dict[int, int] = {}
     for delete_file in data_file.delete_files:
-        positions, snapshots = read_delete_file(delete_file, settings)
+        positions, snapshots = read_delete_file(connection, delete_file, settings)
         _check_range(positions, data_file, f"delete file {delete_file.path}")
         begins = [delete_file.begin_snapshot] * len(positions)
         if snapshots is not None:

@@ -22,8 +22,8 @@ _CHILDREN: Final = 5
 _FIELD_ID: Final = 9
 
 
-def encrypted_schema(local: str, key: str) -> list[tuple[str, int | None, bool | None, int | None]]:
-    """Return (name, field id, repeated, number of children) of each element, depth first.
+def encrypted_schema(local: str, key: str) -> list[dict[str, Any]]:
+    """Return name, field id, repetition and number of children of each element, depth first.
 
     Args:
         local: Local path of a file whose footer is encrypted with AES-GCM, as DuckDB writes it.
@@ -39,12 +39,12 @@ def encrypted_schema(local: str, key: str) -> list[tuple[str, int | None, bool |
     try:
         metadata = _Compact(_decrypt(_tail(local), base64.b64decode(key), local)).struct()
         return [
-            (
-                element[_NAME].decode(),
-                element.get(_FIELD_ID),
-                element.get(_REPETITION) == _REPEATED,
-                element.get(_CHILDREN),
-            )
+            {
+                "name": element[_NAME].decode(),
+                "field_id": element.get(_FIELD_ID),
+                "repetition": "REPEATED" if element.get(_REPETITION) == _REPEATED else "",
+                "num_children": element.get(_CHILDREN),
+            }
             for element in metadata[_SCHEMA]
         ]
     except (LookupError, ValueError, TypeError):

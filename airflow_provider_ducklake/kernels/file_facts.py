@@ -17,8 +17,7 @@ from airflow_provider_ducklake.kernels.connection import (
     local_path,
     translated,
 )
-from airflow_provider_ducklake.kernels.file_schema import scan_sql
-from airflow_provider_ducklake.kernels.footer import ParquetField
+from airflow_provider_ducklake.kernels.file_schema import ParquetField, scan_sql
 from airflow_provider_ducklake.kernels.partitioning import PartitionKey
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.errors import BadInput
@@ -88,7 +87,7 @@ class FileFacts:
             return None
         if stats is not None and stats.min_value is not None:
             bounds: tuple[Any, ...] = (stats.min_value, stats.max_value)
-        elif source in self.match.fields.values():
+        elif any(source is top_level for top_level in self.match.fields.values()):
             name = quote_identifier(source.name)
             bounds = self._scan(f"CAST(min({name}) AS VARCHAR), CAST(max({name}) AS VARCHAR)")
         else:

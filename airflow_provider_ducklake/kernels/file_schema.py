@@ -1,9 +1,11 @@
-"""The columns of one Parquet file as a tree with field ids and DuckDB's types."""
+"""The columns of one Parquet file as a tree: names, field ids, and types as DuckDB reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, Final
 
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
@@ -14,34 +16,69 @@ from airflow_provider_ducklake.kernels.parquet import encryption_sql
 from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.lake.identifiers import quote_literal
 
+# What is read of a row `x` of DuckDB's parquet_schema: an element, as `fields_of` takes it.
+ELEMENT: Final = (
+    "struct_pack(name := x.name, type := x.type, repetition := x.repetition_type, "
+    'num_children := x.num_children, converted := x.converted_type, "precision" := x."precision", '
+    "field_id := x.field_id, logical := x.logical_type, duckdb_type := x.duckdb_type)"
+)
+
 
 @dataclass(frozen=True, slots=True)
-class FileField:
-    """One column of a file, or a field inside a nested one.
+class LeafStatistics:
+    """Statistics of one leaf column over all row groups; None is unknown.
 
     Attributes:
-        name: As the file spells it.
-        field_id: None where the file has none.
-        kind: `struct`, `list`, `map`, or `scalar` for everything else.
-        type: DuckDB's type, for messages.
-        children: Struct fields; the element of a list; key and value of a map.
+        size_bytes: Compressed bytes.
+        value_count: Slots that hold a value.
+        null_count: Slots that hold none, those of NULL and empty parents included.
+        min_value: Smallest value in the catalog's text form, exact; None when any row group
+            does not tell, and for floating-point columns, whose NaN no footer mentions.
+        max_value: Largest value, likewise; both are known, or none.
+    """
+
+    size_bytes: int
+    value_count: int | None = None
+    null_count: int | None = None
+    min_value: str | None = None
+    max_value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetField:
+    """A column of a Parquet file, or a field inside one, as DuckDB reads it.
+
+    Two are equal that read the same, however they are written.
+
+    Attributes:
+        name: Name in the file; the element of a list goes by the name of its repeated group.
+        field_id: Field id in the file.
+        kind: `struct`, `list`, `map`, or `leaf`.
+        duckdb_type: Type DuckDB reads it as.
+        children: Fields of a struct; the element of a list; key and value of a map.
+        required: The file cannot hold NULL here.
+        annotation: Logical type as the footer puts it, or the older converted type.
+        physical_type: Parquet's own type of a leaf, else empty.
+        precision: Decimal digits, where given.
+        ambiguous: An old list layout that engines read in two ways.
+        statistics: For leaves, where they were asked for.
     """
 
     name: str
     field_id: int | None
     kind: str
-    type: str
-    children: tuple[FileField, ...] = ()
+    duckdb_type: str
+    children: tuple[ParquetField, ...] = ()
+    required: bool = field(default=False, compare=False)
+    annotation: str = field(default="", compare=False)
+    physical_type: str = field(default="", compare=False)
+    precision: int | None = field(default=None, compare=False)
+    ambiguous: bool = field(default=False, compare=False)
+    statistics: LeafStatistics | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaElement:
-    """One element of a Parquet footer's schema, with what stands below it."""
-
-    name: str
-    field_id: int | None
-    repeated: bool
-    children: tuple[SchemaElement, ...] = ()
+# Number of a leaf column, its type, and whether it may have several values in one row.
+Statistics = Callable[[int, str, bool], LeafStatistics]
 
 
 def scan_sql(
@@ -68,8 +105,8 @@ def read_file_schema(
     encryption_key: str | None = None,
     *,
     path: str | None = None,
-) -> tuple[FileField, ...]:
-    """Return the top-level columns of a local Parquet file, in file order.
+) -> tuple[ParquetField, ...]:
+    """Return the top-level columns of a local Parquet file, in file order, without statistics.
 
     Args:
         local: Local path.
@@ -80,70 +117,127 @@ def read_file_schema(
         BadInput: It is no readable Parquet file.
         StorageError: It cannot be read.
     """
+    elements: Iterable[Mapping[str, Any]]
     with duckdb_errors("read Parquet", path or local):
         types = connection.sql(f"FROM {scan_sql(local, encryption_key)}").types
         if encryption_key is None:
-            rows = connection.execute(
-                "SELECT name, field_id, repetition_type = 'REPEATED', num_children "
-                "FROM parquet_schema(?)",
-                [_without_globs(local)],
-            ).fetchall()
+            query = f"SELECT {ELEMENT} FROM parquet_schema(?) AS x"
+            rows = connection.execute(query, [_without_globs(local)]).fetchall()
+            elements = (element for (element,) in rows)
         else:
-            rows = encrypted_schema(local, encryption_key)
-    root = _tree(iter(rows))
-    if len(root.children) != len(types):
-        raise BadInput(f"{path or local}: DuckDB reads other columns than its footer names")
-    return tuple(_field(e, t, path or local) for e, t in zip(root.children, types, strict=True))
+            elements = encrypted_schema(local, encryption_key)
+    return fields_of(elements, types, path or local)
+
+
+def fields_of(
+    elements: Iterable[Mapping[str, Any]],
+    types: Iterable[DuckDBPyType],
+    path: str,
+    statistics: Statistics | None = None,
+) -> tuple[ParquetField, ...]:
+    """Return the top-level columns of a file, in file order.
+
+    Args:
+        elements: Elements of the footer's schema, depth first; see `ELEMENT`.
+        types: What DuckDB reads the columns as.
+        path: What messages call the file.
+        statistics: Where the leaves' statistics come from.
+
+    Raises:
+        BadInput: DuckDB reads other columns than the footer names.
+    """
+    root = _tree(iter(elements), count())
+    try:
+        pairs = zip(root.children, types, strict=True)
+        return tuple([_field(element, kind, statistics) for element, kind in pairs])
+    except (ValueError, LookupError):
+        raise BadInput(
+            f"{path} has a layout DuckDB reads differently than its footer says"
+        ) from None
 
 
 def _without_globs(path: str) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in path)
 
 
-def _tree(rows: Iterator[tuple[str, int | None, bool | None, int | None]]) -> SchemaElement:
-    """Build the tree from its elements in depth-first order."""
-    name, field_id, repeated, count = next(rows)
-    children = tuple(_tree(rows) for _ in range(count or 0))
-    return SchemaElement(name, field_id, bool(repeated), children)
+@dataclass(frozen=True, slots=True)
+class _Element:
+    """One element of the schema as the footer has it; `leaf` counts the leaf columns from 0."""
+
+    facts: Mapping[str, Any]
+    children: tuple[_Element, ...]
+    leaf: int | None
+
+    @property
+    def repeated(self) -> bool:
+        return bool(self.facts["repetition"] == "REPEATED")
 
 
-def _field(element: SchemaElement, kind: DuckDBPyType, path: str) -> FileField:
-    if kind.id == "struct":
-        parts = list(element.children)
-    elif kind.id == "list":
-        parts = [_element_of_list(element, _child_types(kind)[0])]
-    elif kind.id == "map":
-        # A group marked MAP, one repeated group inside it, key and value inside that.
-        parts = list(element.children[0].children)
-    else:
-        return FileField(element.name, element.field_id, "scalar", str(kind))
-    types = _child_types(kind)
-    if len(parts) != len(types):
-        raise BadInput(
-            f"{path}: column {element.name} ({kind}) has a layout DuckDB reads otherwise"
-        )
-    children = tuple(_field(part, t, path) for part, t in zip(parts, types, strict=True))
-    return FileField(element.name, element.field_id, kind.id, str(kind), children)
+def _tree(remaining: Iterator[Mapping[str, Any]], leaves: Iterator[int]) -> _Element:
+    facts = next(remaining)
+    children = tuple(_tree(remaining, leaves) for _ in range(facts["num_children"] or 0))
+    return _Element(facts, children, None if children else next(leaves))
 
 
-def _child_types(kind: DuckDBPyType) -> list[DuckDBPyType]:
-    return [child for _, child in kind.children if isinstance(child, DuckDBPyType)]
-
-
-def _element_of_list(element: SchemaElement, kind: DuckDBPyType) -> SchemaElement:
-    """Return what a list holds, in the three-level layout of today and the older ones.
-
-    Source: parquet-format, LogicalTypes.md, backward compatibility rules of LIST.
-    """
-    if element.repeated and not (len(element.children) == 1 and element.children[0].repeated):
-        # A bare repeated field is a list of itself.
-        return SchemaElement(element.name, element.field_id, False, element.children)
-    inner = element.children[0]
-    two_levels = (
-        len(inner.children) != 1
-        or inner.name in ("array", f"{element.name}_tuple")
-        or (inner.children[0].repeated and kind.id == "list")
+def _field(
+    element: _Element,
+    kind: DuckDBPyType,
+    statistics: Statistics | None,
+    *,
+    repeated: bool = False,
+) -> ParquetField:
+    """Make a field of a schema element; `repeated` where it may have several values in one row."""
+    facts = element.facts
+    field = ParquetField(
+        name=facts["name"],
+        field_id=facts["field_id"],
+        kind="leaf",
+        duckdb_type=str(kind),
+        required=facts["repetition"] == "REQUIRED",
+        annotation=facts.get("logical") or facts.get("converted") or "",
+        physical_type=facts.get("type") or "",
+        precision=facts.get("precision"),
     )
-    if two_levels:
-        return inner
-    return inner.children[0]
+    if kind.id == "list":
+        return _list(field, element, kind, statistics)
+    if kind.id in ("map", "struct"):
+        parts = element.children
+        if kind.id == "map":
+            [entries] = parts
+            parts, repeated = entries.children, True
+        pairs = zip(parts, _inner(kind), strict=True)
+        children = tuple([_field(e, k, statistics, repeated=repeated) for e, k in pairs])
+        return replace(field, kind=kind.id, children=children)
+    if element.leaf is None:  # one value made of several leaves, such as VARIANT
+        return field
+    # The footer knows what a type read as GEOMETRY or INTEGER was written as.
+    written = facts.get("duckdb_type", str(kind)) or ""
+    if kind.id != "geometry":
+        field = replace(field, duckdb_type=written)
+    if statistics is None:
+        return field
+    return replace(field, statistics=statistics(element.leaf, written, repeated))
+
+
+def _list(
+    field: ParquetField, element: _Element, kind: DuckDBPyType, statistics: Statistics | None
+) -> ParquetField:
+    """Make a list of any of the layouts there are; the element takes its repeated group's name.
+
+    Source: parquet-format's LogicalTypes.md, "Lists" with its backward-compatibility rules. DuckDB
+    unwraps every repeated group of one field, whatever its name (tried on 1.5.5).
+    """
+    group = element if element.repeated else element.children[0]
+    name = group.facts["name"]
+    inner, ambiguous = replace(group, facts={**group.facts, "repetition": ""}), False
+    if len(group.children) == 1:
+        [inner] = group.children
+        # By the rules such a group is the element itself, a record of one field.
+        is_record = group is element or name in ("array", f"{field.name}_tuple")
+        ambiguous = is_record and not inner.repeated
+    item = replace(_field(inner, _inner(kind)[0], statistics, repeated=True), name=name)
+    return replace(field, kind="list", children=(item,), ambiguous=ambiguous)
+
+
+def _inner(kind: DuckDBPyType) -> list[DuckDBPyType]:
+    return [inner for _, inner in kind.children if isinstance(inner, DuckDBPyType)]

@@ -109,8 +109,8 @@ def flush_deletes(task: FlushDeletesTask, settings: KernelSettings) -> WrittenDe
         StorageError: A delete file cannot be read or written.
         LakeError: A delete names a position the data file does not have; nothing is written.
     """
-    deletes = merged_deletes(task.data_file, task.deletes, settings)
     with open_connection(settings) as connection:
+        deletes = merged_deletes(connection, task.data_file, task.deletes, settings)
         return write_delete_file(
             connection, task.data_file.path, deletes, task.directory, settings, task.encrypted
         )

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import duckdb
-from duckdb.sqltypes import DuckDBPyType
 
 from airflow_provider_ducklake.kernels.connection import (
     KernelSettings,
@@ -19,27 +18,34 @@ from airflow_provider_ducklake.kernels.connection import (
     scratch,
     translated,
 )
-from airflow_provider_ducklake.kernels.file_schema import scan_sql
+from airflow_provider_ducklake.kernels.file_schema import (
+    ELEMENT,
+    LeafStatistics,
+    ParquetField,
+    fields_of,
+    scan_sql,
+)
 from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.storage import open_store
 
 # Only what is used, so that a footer of many row groups does not become many Python objects.
-_QUERY: Final = """
+_QUERY: Final = f"""
 SELECT
     list_transform(parquet_file_metadata, lambda x: struct_pack(
         num_rows := x.num_rows, footer_size := x.footer_size,
         encryption := x.encryption_algorithm, orders := x.column_orders)),
-    list_transform(parquet_schema, lambda x: struct_pack(
-        name := x.name, type := x.type, repetition := x.repetition_type,
-        num_children := x.num_children, converted := x.converted_type, "precision" := x."precision",
-        field_id := x.field_id, logical := x.logical_type, duckdb_type := x.duckdb_type)),
+    list_transform(parquet_schema, lambda x: {ELEMENT}),
     list_transform(parquet_metadata, lambda x: struct_pack(
         row_group := x.row_group_id, group_rows := x.row_group_num_rows, leaf := x.column_id,
         num_values := x.num_values, null_count := x.stats_null_count,
         min := x.stats_min_value, max := x.stats_max_value,
         min_exact := x.min_is_exact, max_exact := x.max_is_exact,
         codec := x.compression, type := x.type, size := x.total_compressed_size,
-        data := x.data_page_offset, dictionary := x.dictionary_page_offset))
+        data := x.data_page_offset, dictionary := x.dictionary_page_offset)),
+    list_transform(
+        list_filter(parquet_kv_metadata, lambda x: x."key" IN ('org.apache.spark.version',
+            'org.apache.spark.legacyDateTime', 'org.apache.spark.legacyINT96')),
+        lambda x: [decode(x."key"), decode(x."value")])
 FROM parquet_full_metadata($1)
 """
 # How the catalog writes a bound of these types; the others it writes as they are cast to text.
@@ -52,64 +58,19 @@ _NEVER_TRUNCATED: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class LeafStatistics:
-    """Statistics of one leaf column over all row groups; None is unknown.
-
-    Attributes:
-        size_bytes: Compressed bytes.
-        value_count: Slots that hold a value.
-        null_count: Slots that hold none, those of NULL and empty parents included.
-        min_value: Smallest value in the catalog's text form, exact; None when any row group
-            does not tell, and for floating-point columns, whose NaN no footer mentions.
-        max_value: Largest value, likewise; both are known, or none.
-    """
-
-    size_bytes: int
-    value_count: int | None = None
-    null_count: int | None = None
-    min_value: str | None = None
-    max_value: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ParquetField:
-    """A column of a Parquet file, or a field inside one, as DuckDB reads it.
-
-    Attributes:
-        name: Name in the file; the element of a list goes by the name of its repeated group.
-        kind: `struct`, `list`, `map`, or `leaf`.
-        duckdb_type: Type DuckDB reads it as.
-        field_id: Field id in the file.
-        required: The file cannot hold NULL here.
-        annotation: Logical type as the footer puts it, or the older converted type.
-        physical_type: Parquet's own type of a leaf, else empty.
-        precision: Decimal digits, where given.
-        ambiguous: An old list layout that engines read in two ways.
-        children: Fields of a struct; the element of a list; key and value of a map.
-        statistics: For leaves.
-    """
-
-    name: str
-    kind: str
-    duckdb_type: str
-    field_id: int | None
-    required: bool
-    annotation: str = ""
-    physical_type: str = ""
-    precision: int | None = None
-    ambiguous: bool = False
-    children: tuple[ParquetField, ...] = ()
-    statistics: LeafStatistics | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Footer:
-    """The footer of one file; sizes in bytes."""
+    """The footer of one file; sizes in bytes.
+
+    Attributes:
+        old_calendar: Spark wrote it with the calendar of old: dates before 1582-10-15 are not what
+            they say, and Spark converts them when it reads the file; DuckDB does not.
+    """
 
     record_count: int
     file_size_bytes: int
     footer_size: int
     fields: tuple[ParquetField, ...]
+    old_calendar: bool = False
 
 
 @contextmanager
@@ -159,7 +120,7 @@ def read_footer(connection: duckdb.DuckDBPyConnection, local: str, path: str) ->
         BadInput: The file is not Parquet, is broken, encrypted, or holds what DuckDB cannot read.
     """
     try:
-        [(files, elements, chunks)] = connection.execute(_QUERY, [local]).fetchall()
+        [(files, elements, chunks, by_spark)] = connection.execute(_QUERY, [local]).fetchall()
         read = connection.execute(f"FROM {scan_sql(local)} LIMIT 0").description or []
     except duckdb.OutOfMemoryException as error:
         raise translated(error, "read the footer", path) from None
@@ -170,21 +131,19 @@ def read_footer(connection: duckdb.DuckDBPyConnection, local: str, path: str) ->
         raise _encrypted(path)
     size = os.path.getsize(local)
     _check_chunks(file, chunks, size, path)
-    root, *rest = elements
-    remaining = iter(rest)
-    nodes = [_node(remaining) for _ in range(root["num_children"] or 0)]
     by_leaf: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for chunk in chunks:
         by_leaf[chunk["leaf"]].append(chunk)
-    counted = _Leaves(connection, file["orders"] or [], by_leaf)
-    try:
-        pairs = zip(nodes, read, strict=True)
-        fields = [_field(node, kind, counted) for node, (_, kind, *_) in pairs]
-    except (ValueError, LookupError):
-        raise BadInput(
-            f"{path} has a layout DuckDB reads differently than its footer says"
-        ) from None
-    return Footer(file["num_rows"], size, file["footer_size"], tuple(fields))
+    leaves = _Leaves(connection, file["orders"] or [], by_leaf)
+    fields = fields_of(elements, [kind for _, kind, *_ in read], path, leaves.statistics)
+    old_calendar = _has_old_calendar(dict(by_spark))
+    return Footer(file["num_rows"], size, file["footer_size"], fields, old_calendar)
+
+
+def _has_old_calendar(by_spark: Mapping[str, str]) -> bool:
+    # Source: Spark's DataSourceUtils.scala, datetimeRebaseSpec and int96RebaseSpec.
+    version = by_spark.get("org.apache.spark.version")
+    return version is not None and (version < "3.1.0" or len(by_spark) > 1)
 
 
 def _unreadable(error: Exception, local: str, path: str) -> BadInput:
@@ -224,99 +183,15 @@ def _check_chunks(
             raise BadInput(f"{path} is broken: its footer names data outside of the file")
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """One element of the schema as the footer has it, with the number of its first leaf."""
-
-    element: Mapping[str, Any]
-    children: tuple[_Node, ...]
-
-    @property
-    def repeated(self) -> bool:
-        return bool(self.element["repetition"] == "REPEATED")
-
-    def leaves(self) -> int:
-        return sum(child.leaves() for child in self.children) if self.children else 1
-
-
-def _node(remaining: Iterator[Mapping[str, Any]]) -> _Node:
-    element = next(remaining)
-    return _Node(element, tuple(_node(remaining) for _ in range(element["num_children"] or 0)))
-
-
-def _field(
-    node: _Node, kind: DuckDBPyType, leaves: _Leaves, *, repeated: bool = False
-) -> ParquetField:
-    """Make a field of a schema node; `repeated` where it may have several values in one row."""
-    element = node.element
-    field = ParquetField(
-        name=element["name"],
-        kind="leaf",
-        duckdb_type=str(kind),
-        field_id=element["field_id"],
-        required=element["repetition"] == "REQUIRED",
-        annotation=element["logical"] or element["converted"] or "",
-        physical_type=element["type"] or "",
-        precision=element["precision"],
-    )
-    if kind.id == "list":
-        return _list(field, node, kind, leaves)
-    if kind.id == "map":
-        [entries] = node.children
-        pair = zip(entries.children, _inner(kind), strict=True)
-        children = [_field(child, inner, leaves, repeated=True) for child, inner in pair]
-        return replace(field, kind="map", children=tuple(children))
-    if kind.id == "struct":
-        pairs = zip(node.children, _inner(kind), strict=True)
-        children = [_field(child, inner, leaves, repeated=repeated) for child, inner in pairs]
-        return replace(field, kind="struct", children=tuple(children))
-    if node.children:  # one value made of several leaves, such as VARIANT
-        leaves.skip(node.leaves())
-        return field
-    # The footer knows what a type read as GEOMETRY or INTEGER was written as.
-    written = element["duckdb_type"] or ""
-    if kind.id != "geometry":
-        field = replace(field, duckdb_type=written)
-    return replace(field, statistics=leaves.next(written, repeated))
-
-
-def _list(field: ParquetField, node: _Node, kind: DuckDBPyType, leaves: _Leaves) -> ParquetField:
-    """Make a list of any of the layouts there are; the element takes its repeated node's name.
-
-    Source: parquet-format's LogicalTypes.md, "Lists" with its backward-compatibility rules. DuckDB
-    unwraps every repeated group of one field, whatever its name (tried on 1.5.5).
-    """
-    repeated = node if node.repeated else node.children[0]
-    name = repeated.element["name"]
-    inner, ambiguous = replace(repeated, element={**repeated.element, "repetition": ""}), False
-    if len(repeated.children) == 1:
-        [inner] = repeated.children
-        # By the rules such a group is the element itself, a record of one field.
-        is_record = repeated is node or name in ("array", f"{field.name}_tuple")
-        ambiguous = is_record and not inner.repeated
-    element = replace(_field(inner, _inner(kind)[0], leaves, repeated=True), name=name)
-    return replace(field, kind="list", children=(element,), ambiguous=ambiguous)
-
-
-def _inner(kind: DuckDBPyType) -> list[DuckDBPyType]:
-    return [inner for _, inner in kind.children if isinstance(inner, DuckDBPyType)]
-
-
 @dataclass(slots=True)
 class _Leaves:
-    """The leaf columns of a file, handed out in the order of the schema."""
+    """The leaf columns of a file."""
 
     connection: duckdb.DuckDBPyConnection
     orders: Sequence[str]
     chunks: Mapping[int, Sequence[Mapping[str, Any]]]
-    following: int = 0
 
-    def skip(self, count: int) -> None:
-        self.following += count
-
-    def next(self, duckdb_type: str, repeated: bool) -> LeafStatistics:
-        leaf = self.following
-        self.following += 1
+    def statistics(self, leaf: int, duckdb_type: str, repeated: bool) -> LeafStatistics:
         chunks = self.chunks.get(leaf, ())
         found = _counts(chunks, repeated)
         # Without an order the footer's bounds mean nothing (parquet.thrift, ColumnOrder).

@@ -8,7 +8,7 @@ from typing import Final
 
 import duckdb
 
-from airflow_provider_ducklake.kernels.file_schema import FileField, read_file_schema, scan_sql
+from airflow_provider_ducklake.kernels.file_schema import ParquetField, read_file_schema, scan_sql
 from airflow_provider_ducklake.kernels.parquet import ROW_ID_FIELD, SNAPSHOT_ID_FIELD
 from airflow_provider_ducklake.kernels.partitioning import directory_values
 from airflow_provider_ducklake.lake.columns import Column
@@ -61,7 +61,7 @@ class SourceFile:
 
     data_file: DataFile
     local: str
-    fields: tuple[FileField, ...]
+    fields: tuple[ParquetField, ...]
 
     def holds(self, field_id: int) -> bool:
         """Tell whether a top-level field of that id is in the file."""
@@ -191,10 +191,10 @@ def project_together(sources: Sequence[SourceFile], columns: Sequence[Column]) -
     )
 
 
-def _common_fields(sources: Sequence[SourceFile]) -> list[FileField] | None:
+def _common_fields(sources: Sequence[SourceFile]) -> list[ParquetField] | None:
     """Return every top-level field once, or None unless each means the same in all files."""
-    by_name: dict[str, FileField] = {}
-    by_id: dict[int | None, FileField] = {}
+    by_name: dict[str, ParquetField] = {}
+    by_id: dict[int | None, ParquetField] = {}
     for source in sources:
         if source.data_file.name_map or source.data_file.encryption_key:
             return None
@@ -238,7 +238,7 @@ class _Mapper:
     def top_level(
         self,
         column: Column,
-        fields: Sequence[FileField],
+        fields: Sequence[ParquetField],
         places: dict[int, str],
         entries: Entries | None,
     ) -> str:
@@ -252,14 +252,14 @@ class _Mapper:
         return self._value(places[id(field)], field, column, inner, depth=0)
 
     def _value(
-        self, value: str, field: FileField, column: Column, entries: Entries | None, depth: int
+        self, value: str, field: ParquetField, column: Column, entries: Entries | None, depth: int
     ) -> str:
         """Return the expression that turns a field's value into the column's."""
-        kind = column.type if column.is_nested else "scalar"
+        kind = column.type if column.is_nested else "leaf"
         if field.kind != kind:
             raise BadInput(
                 f"{self._path}: column {column.name} is {column.sql_type} in the table, but field "
-                f"{field.name} of the file is {field.type}"
+                f"{field.name} of the file is {field.duckdb_type}"
             )
         if self._is_same(field, column, entries):
             return f"CAST({value} AS {column.sql_type})"
@@ -275,7 +275,7 @@ class _Mapper:
         return f"CASE WHEN {value} IS NOT NULL THEN map_from_entries({pairs}) END"
 
     def _struct(
-        self, value: str, field: FileField, column: Column, entries: Entries | None, depth: int
+        self, value: str, field: ParquetField, column: Column, entries: Entries | None, depth: int
     ) -> str:
         parts = []
         for child in column.children:
@@ -293,7 +293,7 @@ class _Mapper:
     def _inside(
         self,
         value: str,
-        field: FileField,
+        field: ParquetField,
         column: Column,
         place: int,
         entries: Entries | None,
@@ -304,7 +304,7 @@ class _Mapper:
         inner = self._entries_below(child, entries)
         return self._value(value, field.children[place], child, inner, depth + 1)
 
-    def _is_same(self, field: FileField, column: Column, entries: Entries | None) -> bool:
+    def _is_same(self, field: ParquetField, column: Column, entries: Entries | None) -> bool:
         """Tell whether only types may differ: fields, names and their order are all the same."""
         if not column.is_nested:
             return True
@@ -317,15 +317,15 @@ class _Mapper:
                     return False
             else:
                 inner = self._entries_below(child, entries)
-            if found.kind != (child.type if child.is_nested else "scalar"):
+            if found.kind != (child.type if child.is_nested else "leaf"):
                 return False
             if not self._is_same(found, child, inner):
                 return False
         return True
 
     def _find(
-        self, column: Column, fields: Sequence[FileField], entries: Entries | None
-    ) -> tuple[FileField | None, Entries | None]:
+        self, column: Column, fields: Sequence[ParquetField], entries: Entries | None
+    ) -> tuple[ParquetField | None, Entries | None]:
         """Return the field of a column among its siblings, and the mapping of what is inside."""
         if entries is None:
             matches = [field for field in fields if field.field_id == column.column_id]
@@ -380,11 +380,11 @@ def _entry_for(column: Column, entries: Iterable[NameMapEntry]) -> NameMapEntry 
     return next((e for e in entries if e.target_field_id == column.column_id), None)
 
 
-def _place_of(field_id: int, fields: Sequence[FileField], places: dict[int, str]) -> str | None:
+def _place_of(field_id: int, fields: Sequence[ParquetField], places: dict[int, str]) -> str | None:
     return next((places[id(field)] for field in fields if field.field_id == field_id), None)
 
 
-def _require_ids(fields: Sequence[FileField], path: str) -> None:
+def _require_ids(fields: Sequence[ParquetField], path: str) -> None:
     without = [field.name for field in fields if field.field_id is None]
     if without:
         raise BadInput(

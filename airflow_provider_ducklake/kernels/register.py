@@ -86,6 +86,7 @@ def _inspect(
         footer_path = staged.enter_context(footer_file(task.path, settings))
         footer = read_footer(connection, footer_path, task.path)
         _refuse_internal_columns(footer, task)
+        _refuse_old_calendar(footer, task)
         keys = partition_keys(connection, task.partition, task.columns) if task.partition else ()
         in_path = {} if task.hive_partitioning is False else _path_values(task)
         match = match_columns(task, footer.fields, _column_values(task, keys, in_path))
@@ -120,6 +121,13 @@ def _refuse_internal_columns(footer: Footer, task: RegisterTask) -> None:
             f"ids ({name}), which would be taken for those of {task.table_name}: load it with "
             "ingest instead"
         )
+
+
+def _refuse_old_calendar(footer: Footer, task: RegisterTask) -> None:
+    leaves = (leaf for column in task.columns for leaf in column.leaves())
+    has_dates = any(leaf.type.startswith(("date", "timestamp")) for leaf in leaves)
+    if task.as_spark_reads and footer.old_calendar and has_dates:
+        raise BadInput(f"{task.path} has dates of the Julian calendar, which only Spark converts")
 
 
 def _path_values(task: RegisterTask) -> dict[str, PathValue]:

@@ -91,7 +91,7 @@ def _open(
     file = open_source(connection, data_file, local)
     if not data_file.delete_files and not data_file.inlined_deletes:
         return _Source(file, pa.array([], pa.int64()))
-    return _Source(file, deleted_positions(data_file, settings))
+    return _Source(file, deleted_positions(connection, data_file, settings))
 
 
 def _write(

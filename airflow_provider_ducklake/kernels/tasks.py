@@ -120,6 +120,8 @@ class RegisterTask:
         allow_missing: Columns the file lacks read as their default.
         ignore_extra_columns: Columns the table lacks are left alone.
         hive_partitioning: Take column values from `key=value` directories; None decides by file.
+        as_spark_reads: Only rows are wanted, those that Spark sees: INT96 holds instants, and a
+            file whose old dates Spark would convert is refused.
     """
 
     path: str
@@ -129,3 +131,4 @@ class RegisterTask:
     allow_missing: bool = False
     ignore_extra_columns: bool = False
     hive_partitioning: bool | None = None
+    as_spark_reads: bool = False

@@ -20,7 +20,7 @@ class UnsupportedCatalog(ConfigurationError):
 
 
 class NotFound(ConfigurationError):
-    """A schema, table, snapshot or column named by the caller does not exist."""
+    """A catalog file, schema, table, snapshot or column the caller names does not exist."""
 
 
 class BadInput(LakeError):

@@ -20,8 +20,7 @@ def life_goes_on(judge: Judge, table: str) -> None:
         judge.upkeep("merge_adjacent_files", table)
     judge.check(table)
     key = judge.table(table).columns[0]
-    judge.check_count(table, f"{key} = 990", 1)
-    judge.check_count(table, "afterwards = 8", 1)
+    judge.check_counts(table, {f"{key} = 990": 1, "afterwards = 8": 1})
 
 
 def _write(judge: Judge, table: str) -> None:

@@ -183,7 +183,7 @@ class Judge:
             The new snapshot ids.
         """
         before = self.model.head
-        kept = self.client.snapshot_ids()
+        kept = self.client.recorded_snapshot_ids()
         new = [snapshot for snapshot in kept if snapshot > before]
         assert new or not changes, self.message("no snapshot was made", ())
         for snapshot in new[:-1]:
@@ -266,10 +266,12 @@ class Judge:
         faults = catalog_faults(self.lake)
         assert not faults, self.message("the catalog", faults)
 
-    def check_count(self, table: str, where: str, expected: int) -> None:
-        """Compare how many rows of the newest snapshot a filter finds."""
-        ((found,),) = self.client.sql(f"SELECT count(*) FROM {table} WHERE {where}")
-        assert found == expected, self.message(f"{table} WHERE {where}", (expected, found))
+    def check_counts(self, table: str, filters: Mapping[str, int]) -> None:
+        """Compare how many rows of the newest snapshot each filter finds."""
+        counts = [f"(SELECT count(*) FROM {table} WHERE {where})" for where in filters]
+        (found,) = self.client.sql(f"SELECT {', '.join(counts)}")
+        for (where, expected), count in zip(filters.items(), found, strict=True):
+            assert count == expected, self.message(f"{table} WHERE {where}", (expected, count))
 
     def change_catalog(self, statement: str) -> None:
         """Run a statement on the metadata tables directly, with the database's own driver."""

@@ -66,12 +66,16 @@ class History(RuleBasedStateMachine):
         """Statistics and partition values that are wrong hide rows from a filter."""
         for name, shape in self.writer.shapes.items():
             table = self.judge.model.tables[name]
-            for at, (column, type_name) in enumerate(shape.items()):
-                for literal, value in VALUES[type_name]:
-                    expected = sum(row[at] == normalise(value) for row in table.rows.values())
-                    self.judge.check_count(
-                        name, f'"{column}" IS NOT DISTINCT FROM ({literal})::{type_name}', expected
+            self.judge.check_counts(
+                name,
+                {
+                    f'"{column}" IS NOT DISTINCT FROM ({literal})::{type_name}': sum(
+                        row[at] == normalise(value) for row in table.rows.values()
                     )
+                    for at, (column, type_name) in enumerate(shape.items())
+                    for literal, value in VALUES[type_name]
+                },
+            )
 
     def teardown(self) -> None:
         """Compare everything once more and remove the lake."""

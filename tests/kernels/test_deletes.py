@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.kernels.connection import KernelSettings, open_connection
+from airflow_provider_ducklake.kernels.connection import KernelSettings
 from airflow_provider_ducklake.kernels.deletes import (
     deleted_positions,
     merged_deletes,
@@ -31,12 +30,6 @@ SETTINGS = KernelSettings(StorageOptions({}))
 SNAPSHOT_ID = "_ducklake_internal_snapshot_id"
 
 
-@pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with open_connection(SETTINGS) as connection:
-        yield connection
-
-
 def _delete_file(path: Path | str, **more: Any) -> DeleteFile:
     return replace(DeleteFile(1, 1, str(path), "parquet", 0, begin_snapshot=10), **more)
 
@@ -51,8 +44,10 @@ def _copy(connection: duckdb.DuckDBPyConnection, select: str, path: Path) -> Del
     return _delete_file(path)
 
 
-def _read(file: DeleteFile) -> tuple[list[int], list[int] | None]:
-    positions, snapshots = read_delete_file(file, SETTINGS)
+def _read(
+    connection: duckdb.DuckDBPyConnection, file: DeleteFile
+) -> tuple[list[int], list[int] | None]:
+    positions, snapshots = read_delete_file(connection, file, SETTINGS)
     assert positions.type == pa.int64()
     return positions.to_pylist(), None if snapshots is None else snapshots.to_pylist()
 
@@ -79,7 +74,7 @@ def test_three_shapes_are_read(
 ) -> None:
     rows = "(SELECT unnest([3, 5, 9]::BIGINT[]) AS pos)"
     file = _copy(connection, f"SELECT {columns} FROM {rows}", tmp_path / "d.parquet")
-    assert _read(file) == expected
+    assert _read(connection, file) == expected
 
 
 def test_doubled_and_unsorted_positions_are_healed(
@@ -88,7 +83,7 @@ def test_doubled_and_unsorted_positions_are_healed(
     rows = "(VALUES (9, 4), (3, 8), (9, 2), (3, 9)) v(pos, since)"
     columns = f"'f' AS file_path, pos::BIGINT AS pos, since::BIGINT AS {SNAPSHOT_ID}"
     file = _copy(connection, f"SELECT {columns} FROM {rows}", tmp_path / "d.parquet")
-    assert _read(file) == ([3, 9], [8, 2])
+    assert _read(connection, file) == ([3, 9], [8, 2])
 
 
 @pytest.mark.parametrize(
@@ -107,25 +102,31 @@ def test_what_is_no_delete_file_is_named(
 ) -> None:
     file = _copy(connection, f"SELECT {columns}", tmp_path / "odd.parquet")
     with pytest.raises(LakeError, match=rf"(?s)odd\.parquet.*{reason}|{reason}.*odd\.parquet"):
-        read_delete_file(file, SETTINGS)
+        read_delete_file(connection, file, SETTINGS)
 
 
-def test_broken_missing_and_unknown_files_are_named(tmp_path: Path) -> None:
+def test_broken_missing_and_unknown_files_are_named(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 nothing PAR1")
     with pytest.raises(BadInput, match=r"broken\.parquet"):
-        read_delete_file(_delete_file(tmp_path / "broken.parquet"), SETTINGS)
+        read_delete_file(connection, _delete_file(tmp_path / "broken.parquet"), SETTINGS)
     (tmp_path / "broken.puffin").write_bytes(b"nothing")
     with pytest.raises(LakeError, match=r"broken\.puffin: .*cut short"):
-        read_delete_file(_delete_file(tmp_path / "broken.puffin", format="puffin"), SETTINGS)
+        read_delete_file(
+            connection, _delete_file(tmp_path / "broken.puffin", format="puffin"), SETTINGS
+        )
     for kind in ("parquet", "puffin"):
         with pytest.raises(StorageError, match=r"gone\.x"):
-            read_delete_file(_delete_file(tmp_path / "gone.x", format=kind), SETTINGS)
+            read_delete_file(connection, _delete_file(tmp_path / "gone.x", format=kind), SETTINGS)
     with pytest.raises(LakeError, match=r"x\.orc has the format 'orc'"):
-        read_delete_file(_delete_file(tmp_path / "x.orc", format="orc"), SETTINGS)
+        read_delete_file(connection, _delete_file(tmp_path / "x.orc", format="orc"), SETTINGS)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "puffin"])
-def test_the_references_delete_files_are_read(tmp_path: Path, kind: str) -> None:
+def test_the_references_delete_files_are_read(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, kind: str
+) -> None:
     client = ReferenceClient(
         f"ducklake:sqlite:{tmp_path}/c.sqlite",
         data_path=f"{tmp_path}/data/",
@@ -143,11 +144,13 @@ def test_the_references_delete_files_are_read(tmp_path: Path, kind: str) -> None
         [file] = view.live_files(view.table("main.t"))
     assert [delete.format for delete in file.delete_files] == [kind]
     tens = list(range(0, 100, 10))
-    assert deleted_positions(file, SETTINGS).to_pylist() == sorted({*tens, 1, 2, 3, 4, 99})
+    assert deleted_positions(connection, file, SETTINGS).to_pylist() == sorted(
+        {*tens, 1, 2, 3, 4, 99}
+    )
     if kind == "parquet":
-        at_two = deleted_positions(file, SETTINGS, at_snapshot=2)
+        at_two = deleted_positions(connection, file, SETTINGS, at_snapshot=2)
         assert at_two.to_pylist() == tens
-        at_three = deleted_positions(file, SETTINGS, at_snapshot=3)
+        at_three = deleted_positions(connection, file, SETTINGS, at_snapshot=3)
         assert at_three.to_pylist() == sorted({*tens, 1, 2, 3, 4})
 
 
@@ -157,9 +160,9 @@ def test_deletes_are_the_union_of_all_kinds(
     plain = _copy(connection, "SELECT 'f' AS f, unnest([7, 2]::BIGINT[]) AS pos", tmp_path / "a")
     partial = _delete_file(_write(connection, [(2, 5), (999, 6)], tmp_path).path)
     file = _data_file(plain, partial, inlined_deletes=(7, 500))
-    assert deleted_positions(file, SETTINGS).to_pylist() == [2, 7, 500, 999]
-    assert deleted_positions(file, SETTINGS, at_snapshot=5).to_pylist() == [2, 7, 500]
-    assert merged_deletes(file, [(500, 9), (2, 3)], SETTINGS) == [
+    assert deleted_positions(connection, file, SETTINGS).to_pylist() == [2, 7, 500, 999]
+    assert deleted_positions(connection, file, SETTINGS, at_snapshot=5).to_pylist() == [2, 7, 500]
+    assert merged_deletes(connection, file, [(500, 9), (2, 3)], SETTINGS) == [
         (2, 3),
         (7, 10),
         (500, 9),
@@ -168,7 +171,7 @@ def test_deletes_are_the_union_of_all_kinds(
 
 
 def test_no_deletes_are_an_empty_column(connection: duckdb.DuckDBPyConnection) -> None:
-    positions = deleted_positions(_data_file(), SETTINGS)
+    positions = deleted_positions(connection, _data_file(), SETTINGS)
     connection.register("none", pa.table({"position": positions}))
     assert connection.execute("SELECT count(*), any_value(position) FROM none").fetchall() == [
         (0, None)
@@ -180,9 +183,9 @@ def test_positions_the_data_file_does_not_have_are_refused(
 ) -> None:
     beyond = _delete_file(_write(connection, [(2, 5), (1000, 6)], tmp_path).path)
     with pytest.raises(LakeError, match=rf"{beyond.path} names the position 1000, .* 1000 rows"):
-        deleted_positions(_data_file(beyond), SETTINGS)
+        deleted_positions(connection, _data_file(beyond), SETTINGS)
     with pytest.raises(LakeError, match=r"inlined delete names the position -1"):
-        deleted_positions(_data_file(inlined_deletes=(-1, 4)), SETTINGS)
+        deleted_positions(connection, _data_file(inlined_deletes=(-1, 4)), SETTINGS)
 
 
 def test_the_written_file_is_as_the_reference_writes_it(
@@ -232,8 +235,8 @@ def test_any_deletes_merge_as_sets_with_their_earliest_snapshot(
     model: dict[int, int] = {}
     for position, snapshot in [*inlined, *(pair for d in files for pair in d.items())]:
         model[position] = min(snapshot, model.get(position, snapshot))
-    merged = merged_deletes(data_file, inlined, SETTINGS)
+    merged = merged_deletes(connection, data_file, inlined, SETTINGS)
     assert merged == sorted(model.items())
     [new] = [_delete_file(_write(connection, merged, directory).path)]
-    visible = deleted_positions(_data_file(new), SETTINGS, at_snapshot=at_snapshot)
+    visible = deleted_positions(connection, _data_file(new), SETTINGS, at_snapshot=at_snapshot)
     assert visible.to_pylist() == sorted(p for p, s in model.items() if s <= at_snapshot)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +9,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from airflow_provider_ducklake.kernels.connection import KernelSettings
+from airflow_provider_ducklake.kernels.connection import KernelSettings, open_connection
 from airflow_provider_ducklake.kernels.deletes import deleted_positions, read_delete_file
 from airflow_provider_ducklake.kernels.flush import FlushedFiles, flush, flush_deletes
-from airflow_provider_ducklake.kernels.inlined_text import struct_from_sql
 from airflow_provider_ducklake.kernels.tasks import FlushDeletesTask, FlushTask, ParquetOptions
 from airflow_provider_ducklake.lake.columns import parse_columns
 from airflow_provider_ducklake.lake.errors import BadInput, ConfigurationError, LakeError
@@ -62,7 +58,8 @@ def _delete_file(written: WrittenDeleteFile, **more: Any) -> DeleteFile:
 
 
 def _deletes(written: WrittenDeleteFile) -> list[tuple[int, int]]:
-    positions, snapshots = read_delete_file(_delete_file(written), SETTINGS)
+    with open_connection(SETTINGS) as connection:
+        positions, snapshots = read_delete_file(connection, _delete_file(written), SETTINGS)
     assert snapshots is not None
     return list(zip(positions.to_pylist(), snapshots.to_pylist(), strict=True))
 
@@ -160,7 +157,9 @@ def test_each_partition_has_its_file_and_its_positions(
     assert {Path(d.path).parent for d in result.delete_files} == {tmp_path}
 
 
-def test_files_and_delete_files_of_an_encrypted_lake_need_their_keys(tmp_path: Path) -> None:
+def test_files_and_delete_files_of_an_encrypted_lake_need_their_keys(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
     rows = [InlinedRow(0, 1, 2, ("1",))]
     options = ParquetOptions(encrypted=True)
     result = flush(_task("id int32", rows, tmp_path, options=options), SETTINGS)
@@ -170,7 +169,7 @@ def test_files_and_delete_files_of_an_encrypted_lake_need_their_keys(tmp_path: P
     assert Path(file.path).read_bytes()[-4:] == Path(deletes.path).read_bytes()[-4:] == b"PARE"
     assert _deletes(deletes) == [(0, 2)]
     with pytest.raises(LakeError, match=r"-delete\.parquet"):
-        read_delete_file(replace(_delete_file(deletes), encryption_key=None), SETTINGS)
+        read_delete_file(connection, replace(_delete_file(deletes), encryption_key=None), SETTINGS)
 
 
 # What the reference stores differs between databases; what was inserted has to come out of each.
@@ -318,64 +317,6 @@ def test_a_sort_key_that_is_gone_is_refused_before_anything_is_written(tmp_path:
     assert [*tmp_path.rglob("*")] == []
 
 
-STRUCT = parse_columns("s struct(a varchar, b varchar, n int32)")[0]
-
-
-def _sql_literal(value: str | None) -> str:
-    """Write a string as the reference does: an SQL literal, NUL by concatenation."""
-    if value is None:
-        return "NULL"
-    quoted = "'" + value.replace("'", "''").replace("\0", "', chr(0), '") + "'"
-    return f"CONCAT({quoted})" if "\0" in value else quoted
-
-
-TEXTS = st.none() | st.text() | st.text("'\\{}[],: \"a\0") | st.sampled_from(["NULL", "", " "])
-STRUCTS = st.lists(
-    st.tuples(TEXTS, TEXTS, st.none() | st.integers(-(2**31), 2**31 - 1)), min_size=1
-)
-
-
-@settings(max_examples=30)
-@given(STRUCTS)
-def test_any_struct_is_understood_as_an_sql_literal(
-    plain: duckdb.DuckDBPyConnection, values: list[tuple[str | None, str | None, int | None]]
-) -> None:
-    for a, b, n in values:
-        number = "NULL" if n is None else str(n)
-        stored = f"{{'a': {_sql_literal(a)}, 'b': {_sql_literal(b)}, 'n': {number}}}"
-        text = struct_from_sql(stored, STRUCT)
-        row = plain.execute(f"SELECT CAST(? AS {STRUCT.sql_type})", [text]).fetchone()
-        assert row == ({"a": a, "b": b, "n": n},)
-
-
-@settings(max_examples=10)
-@given(STRUCTS)
-def test_any_struct_is_understood_in_duckdbs_own_form(
-    plain: duckdb.DuckDBPyConnection, values: list[tuple[str | None, str | None, int | None]]
-) -> None:
-    inserted = [{"a": a, "b": b, "n": n} for a, b, n in values]
-    rows = [
-        InlinedRow(
-            row_id,
-            1,
-            None,
-            plain.execute(
-                f"SELECT CAST(CAST(? AS {STRUCT.sql_type}) AS VARCHAR)", [value]
-            ).fetchone()
-            or (),
-        )
-        for row_id, value in enumerate(inserted)
-    ]
-    with tempfile.TemporaryDirectory() as directory:
-        task = FlushTask((STRUCT,), tuple(rows), f"{directory}/", ParquetOptions())
-        [file] = flush(task, SETTINGS).files
-        found = plain.execute("SELECT s FROM read_parquet(?)", [file.path]).fetchall()
-    assert [value for (value,) in found] == inserted
-
-
-# --- inlined deletes -----------------------------------------------------------------------
-
-
 def _data_file(path: str = "/lake/t/x.parquet", **more: Any) -> DataFile:
     return replace(DataFile(1, 1, path, 100, 0, 0, 1), **more)
 
@@ -395,7 +336,7 @@ def test_inlined_deletes_become_a_delete_file(tmp_path: Path) -> None:
 
 
 def test_older_delete_files_are_merged_with_their_snapshots(
-    tmp_path: Path, plain: duckdb.DuckDBPyConnection
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, plain: duckdb.DuckDBPyConnection
 ) -> None:
     partial = _delete_file(_flush_deletes(tmp_path, [(1, 2), (2, 3)]), partial_max=3)
     whole = tmp_path / "whole.parquet"
@@ -405,8 +346,13 @@ def test_older_delete_files_are_merged_with_their_snapshots(
     # 7 was deleted by the undated file already, at its begin.
     assert _deletes(written) == [(1, 2), (2, 3), (5, 4), (7, 4), (8, 9)]
     merged = _data_file(delete_files=(_delete_file(written, partial_max=9),))
-    assert deleted_positions(merged, SETTINGS).to_pylist() == [1, 2, 5, 7, 8]
-    assert deleted_positions(merged, SETTINGS, at_snapshot=4).to_pylist() == [1, 2, 5, 7]
+    assert deleted_positions(connection, merged, SETTINGS).to_pylist() == [1, 2, 5, 7, 8]
+    assert deleted_positions(connection, merged, SETTINGS, at_snapshot=4).to_pylist() == [
+        1,
+        2,
+        5,
+        7,
+    ]
 
 
 @pytest.mark.parametrize("position", [-1, 100])

@@ -155,6 +155,40 @@ def test_int96_is_a_plain_timestamp_without_bounds(tmp_path: Path) -> None:
     assert "do not mix" in refused(str(path), "v timestamptz")
 
 
+def test_int96_is_an_instant_where_spark_is_the_measure(files: Files) -> None:
+    table = pa.table({"v": pa.array([1], pa.timestamp("us")), "s": ["x"]})
+    path = files.arrow(table, use_deprecated_int96_timestamps=True)
+    assert inspect_file(path, "v timestamptz, s varchar", as_spark_reads=True).record_count == 1
+    assert "do not mix" in refused(path, "v timestamp, s varchar", as_spark_reads=True)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "is_old"),
+    [
+        ({"version": "2.4.8"}, True),
+        ({"version": "4.2.0", "legacyINT96": ""}, True),
+        ({"version": "4.2.0", "legacyDateTime": "", "timeZone": "UTC"}, True),
+        ({"version": "4.2.0"}, False),
+        ({}, False),
+    ],
+)
+def test_dates_of_the_julian_calendar_are_left_to_spark(
+    files: Files, metadata: dict[str, str], is_old: bool
+) -> None:
+    table = pa.table({"d": [dt.date(2024, 1, 1)], "n": [1]})
+    table = table.replace_schema_metadata(
+        {f"org.apache.spark.{name}": value for name, value in metadata.items()}
+    )
+    path = files.arrow(table)
+    if is_old:
+        assert "Julian" in refused(path, "d date, n int64", as_spark_reads=True)
+    else:
+        assert inspect_file(path, "d date, n int64", as_spark_reads=True).record_count == 1
+    assert inspect_file(path, "d date, n int64").record_count == 1
+    numbers = files.arrow(table.select(["n"]), "numbers.parquet")
+    assert inspect_file(numbers, "n int64", as_spark_reads=True).record_count == 1
+
+
 def test_a_column_of_nothing_but_null_fits_every_type(files: Files) -> None:
     path = files.arrow(pa.table({"id": [1, 2], "v": pa.nulls(2)}))
     for kind in ("varchar", "uuid", "int32[]", "struct(a int32)"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ from airflow_provider_ducklake.spark.operations import _file_copy, run_operation
 from airflow_provider_ducklake.spark.operations._file_copy import SMALLEST_GROUP, group_files
 from airflow_provider_ducklake.spark.runner import SparkRunner
 from tests.spark.test_ingest import EVERY_TYPE, rows
-from tests.support.lakes import LakeUnderTest, catalog_fingerprint
+from tests.support.lakes import LakeUnderTest, catalog_fingerprint, catalog_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,16 +85,53 @@ def through_spark(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return seen
 
 
-@pytest.fixture(autouse=True)
-def plain_timestamps(spark: SparkSession) -> Iterator[None]:
-    """Spark writes INT96 unless told otherwise, which does not say whether it has a time zone."""
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+@pytest.fixture
+def require_same(spark: SparkSession, sqlite_lake: Lakes) -> Callable[[Path], None]:
+    """Load files through Spark into table `u`; compare types and rows with `t`."""
+    lake, judge = sqlite_lake
+
+    def run(source: Path) -> None:
+        run_operation(
+            "ingest",
+            lake,
+            {"create_table": "true"},
+            runner=SparkRunner(spark.sparkContext),
+            tables=["u"],
+            data=lambda _: spark.read.parquet(str(source)),
+        )
+        assert rows(judge, "DESCRIBE t") == rows(judge, "DESCRIBE u")
+        for one, other in ("tu", "ut"):
+            assert rows(judge, f"FROM {one} EXCEPT ALL FROM {other}") == []
+
+    return run
+
+
+def require_same_statistics(judge: LakeUnderTest) -> None:
+    """Compare what the catalog tells of the columns of the two tables."""
+    kept: dict[int, list[Any]] = {}
+    for row in catalog_rows(judge)["ducklake_table_column_stats"]:
+        kept.setdefault(row.pop("table_id"), []).append(row)
+    copied, written = kept.values()
+    assert copied == written
+
+
+@contextmanager
+def configured(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    """Set Spark's options for Parquet for the length of a block."""
+    for name, value in settings.items():
+        spark.conf.set(f"spark.sql.parquet.{name}", value)
     yield
-    spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    for name in settings:
+        spark.conf.unset(f"spark.sql.parquet.{name}")
 
 
 def test_every_type(
-    spark: SparkSession, load: Load, sqlite_lake: Lakes, tmp_path: Path, through_spark: list[bool]
+    spark: SparkSession,
+    load: Load,
+    require_same: Callable[[Path], None],
+    sqlite_lake: Lakes,
+    tmp_path: Path,
+    through_spark: list[bool],
 ) -> None:
     """The copy holds what the way through Spark would have put there."""
     source = tmp_path / "a source of 100%" / "files"
@@ -100,20 +139,83 @@ def test_every_type(
     result = load(source, create_table="true")
     assert not through_spark
     assert (result.tables[0].rows, result.tables[0].files_out) == (3, 1)
-    lake, judge = sqlite_lake
-    run_operation(
-        "ingest",
-        lake,
-        {"create_table": "true"},
-        runner=SparkRunner(spark.sparkContext),
-        tables=["u"],
-        data=lambda _: spark.read.parquet(str(source)),
-    )
+    require_same(source)
     assert through_spark
-    assert rows(judge, "FROM t EXCEPT ALL FROM u") == rows(judge, "FROM u EXCEPT ALL FROM t") == []
-    assert rows(judge, "DESCRIBE t") == rows(judge, "DESCRIBE u")
+    judge = sqlite_lake[1]
     assert rows(judge, "SELECT rowid FROM t ORDER BY ALL") == [(0,), (1,), (2,)]
     assert rows(judge, "SELECT count(*) FROM t WHERE v = 'é1' AND n = 1 AND tz < now()") == [(1,)]
+
+
+INSTANTS = (
+    "0001-01-01 00:00:00",
+    "1582-10-04 23:59:59.999999",
+    "1899-12-31 23:59:59.999999",
+    "1969-12-31 23:59:59.999999",
+    "9999-12-31 23:59:59.999999",
+)
+OLD = "SELECT " + ", ".join(
+    f"TIMESTAMP '{t} UTC' t{n}, ARRAY(NAMED_STRUCT('x', TIMESTAMP '{t} UTC'), NULL) a{n}, "
+    f"DATE '{t[:10]}' d{n}"
+    for n, t in enumerate(INSTANTS)
+)
+REBASED = {"int96RebaseModeInWrite": "LEGACY"}
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "by_spark"),
+    [
+        ({}, {}, False),
+        ({"outputTimestampType": "TIMESTAMP_MICROS"}, {}, False),
+        (REBASED, {}, True),
+        ({"datetimeRebaseModeInWrite": "LEGACY"}, {}, True),
+        ({}, {"int96RebaseModeInRead": "EXCEPTION"}, True),
+    ],
+    ids=["INT96", "INT64", "INT96 in the old calendar", "old calendar", "told to look"],
+)
+def test_old_dates_and_instants(
+    spark: SparkSession,
+    load: Load,
+    require_same: Callable[[Path], None],
+    sqlite_lake: Lakes,
+    tmp_path: Path,
+    through_spark: list[bool],
+    written: dict[str, str],
+    read: dict[str, str],
+    by_spark: bool,
+) -> None:
+    """However Spark wrote them; what it would convert when it reads goes through it."""
+    source = tmp_path / "source"
+    with configured(spark, written):
+        spark.sql(OLD).coalesce(1).write.parquet(str(source))
+    with configured(spark, read):
+        load(source, create_table="true")
+    assert bool(through_spark) == by_spark
+    require_same(source)
+    require_same_statistics(sqlite_lake[1])
+    for number, instant in enumerate(INSTANTS):
+        query = f"SELECT t{number} = a{number}[1].x, t{number} AT TIME ZONE 'UTC', d{number} FROM t"
+        expected = datetime.fromisoformat(instant)
+        assert rows(sqlite_lake[1], query) == [(True, expected, expected.date())]
+
+
+def test_nanoseconds_of_int96(
+    load: Load,
+    require_same: Callable[[Path], None],
+    sqlite_lake: Lakes,
+    tmp_path: Path,
+    through_spark: list[bool],
+) -> None:
+    """A lake has microseconds: what is beyond goes the way Spark lets it go, towards the past."""
+    nanoseconds = [-2_208_988_800_000_000_001, -1_001, -1, 0, 1_999, None]
+    column = pa.array(nanoseconds, pa.timestamp("ns"))
+    path = tmp_path / "source.parquet"
+    pq.write_table(pa.table({"t": column}), path, use_deprecated_int96_timestamps=True)
+    load(path, create_table="true")
+    assert not through_spark
+    require_same(path)
+    require_same_statistics(sqlite_lake[1])
+    microseconds = [(-2_208_988_800_000_001,), (-2,), (-1,), (0,), (1,), (None,)]
+    assert rows(sqlite_lake[1], "SELECT epoch_us(t) FROM t ORDER BY rowid") == microseconds
 
 
 def test_a_table_that_is_there(

@@ -205,6 +205,12 @@ class ReferenceClient:
             int(row[0]) for row in self.sql("SELECT snapshot_id FROM ducklake_snapshots('lake')")
         ]
 
+    def recorded_snapshot_ids(self) -> list[int]:
+        """Return what `snapshot_ids` does from the metadata table, without reading the schema."""
+        schema = self._options.get("METADATA_SCHEMA", "'main'").strip("'")
+        place = f"__ducklake_metadata_lake.{quote_identifier(schema)}.ducklake_snapshot"
+        return [int(row[0]) for row in self.sql(f"SELECT snapshot_id FROM {place} ORDER BY 1")]
+
     def table_changes(self, table: str, first: int, last: int) -> Counter[Row]:
         """Return the change feed of a table between two snapshots, both included."""
         schema, _, name = table.rpartition(".")

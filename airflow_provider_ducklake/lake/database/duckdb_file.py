@@ -17,6 +17,7 @@ from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailable,
     LakeError,
     LostRace,
+    NotFound,
     UnsupportedCatalog,
 )
 from airflow_provider_ducklake.lake.identifiers import quote_identifier, quote_literal
@@ -101,8 +102,9 @@ class DuckDBFileDatabase:
     @contextmanager
     def _transaction(self, *, read_only: bool, create: bool) -> Iterator[Session]:
         if not create and not Path(self._location.target).is_file():
-            raise CatalogUnavailable(
-                f"there is no {self._location}: check the path, or create the lake first"
+            raise NotFound(
+                f"there is no {self._location}: check the path, or create the lake first "
+                "(create_lake)"
             )
         turn = Turn(self._location, self._lock_timeout)
         with (

@@ -15,6 +15,7 @@ from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailable,
     LakeError,
     LostRace,
+    NotFound,
     UnsupportedCatalog,
 )
 from airflow_provider_ducklake.lake.location import CatalogLocation
@@ -76,8 +77,9 @@ class SqliteDatabase:
     def _transaction(self, mode: str, begin: str) -> Iterator[Session]:
         path = Path(self._location.target)
         if mode != "rwc" and not path.is_file():
-            raise CatalogUnavailable(
-                f"there is no {self._location}: check the path, or create the lake first"
+            raise NotFound(
+                f"there is no {self._location}: check the path, or create the lake first "
+                "(create_lake)"
             )
         uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
         turn = Turn(self._location, self._lock_timeout)

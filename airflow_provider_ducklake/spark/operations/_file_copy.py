@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 # Below this a task of its own costs more than it saves, and makes a file too small to keep.
 SMALLEST_GROUP: Final = 64 * 1024 * 1024
+# With any other value Spark does not take dates and timestamps for what the file says.
+_READ_AS_WRITTEN: Final = {
+    "spark.sql.parquet.datetimeRebaseModeInRead": "corrected",
+    "spark.sql.parquet.int96RebaseModeInRead": "corrected",
+    "spark.sql.parquet.int96TimestampConversion": "false",
+}
 
 
 def copy_files(
@@ -74,6 +80,9 @@ def _groups(
     """
     if task.partition is not None or task.sort_keys:
         raise LakeError(f"{table_name} is partitioned or sorted")
+    for name, as_written in _READ_AS_WRITTEN.items():
+        if str(data.sparkSession.conf.get(name, as_written)).lower() != as_written:
+            raise LakeError(f"{name} changes dates or timestamps")
     files = _inspect(job, _paths(job, data), task, table_name)
     parallelism = data.sparkSession.sparkContext.defaultParallelism
     groups = group_files(files, task.options.target_file_size, parallelism)
@@ -139,7 +148,8 @@ def _inspect(
     job: Job, paths: Sequence[str], task: AppendTask, table_name: str
 ) -> list[WrittenFile]:
     orders = [
-        RegisterTask(path, table_name, task.columns, hive_partitioning=False) for path in paths
+        RegisterTask(path, table_name, task.columns, hive_partitioning=False, as_spark_reads=True)
+        for path in paths
     ]
     answers = inspect_in_parallel(job, orders)
     if error := first_error(answers):
