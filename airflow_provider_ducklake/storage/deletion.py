@@ -13,7 +13,7 @@ from airflow_provider_ducklake.storage.objects import (
     StoreUnreachable,
 )
 
-BATCH_SIZE = 1000
+BATCH_SIZE = 1000  # keys that S3 takes in one request
 CONCURRENCY = 32
 
 
@@ -33,70 +33,97 @@ class Deleter:
     delete_many: Callable[[Sequence[str]], None]
     delete_one: Callable[[str], None]
 
-    def delete(self, paths: Sequence[str]) -> DeleteOutcome:
+    def delete(self, paths: Sequence[str], *, listed: bool = False) -> DeleteOutcome:
         """Delete objects in batches; what fails is reported, never raised.
 
         Args:
             paths: Full paths, each once.
+            listed: A listing has just shown them all: none is looked up first.
 
         Returns:
             What became of each path. When the store stops answering, the paths not tried are
             among the failed ones.
         """
-        outcome = DeleteOutcome()
         with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="delete") as pool:
-            for number, batch in enumerate(_chunks(paths, BATCH_SIZE)):
-                try:
-                    outcome += self._delete_batch(batch, pool)
-                except StoreUnreachable as error:
-                    rest = paths[number * BATCH_SIZE :]
-                    return outcome + _not_tried(rest, error)
-        return outcome
+            work = _Deletion(self, pool)
+            try:
+                for batch in _chunks(paths, BATCH_SIZE):
+                    work.batch(batch, listed)
+            except StoreUnreachable as error:
+                return work.outcome(paths, f"not tried: {error}")
+        return work.outcome(paths)
 
-    def _delete_batch(self, batch: Sequence[str], pool: ThreadPoolExecutor) -> DeleteOutcome:
-        presence = dict(zip(batch, pool.map(self.exists, batch), strict=True))
-        missing = tuple(path for path in batch if presence[path] is False)
-        present = tuple(path for path in batch if presence[path] is not False)
-        if not present:
-            return DeleteOutcome(missing=missing)
+
+class _Deletion:
+    """One deletion under way, and what became of each path so far."""
+
+    def __init__(self, requests: Deleter, pool: ThreadPoolExecutor) -> None:
+        self._requests = requests
+        self._pool = pool
+        self._present: dict[str, bool | None] = {}
+        self._deleted: set[str] = set()
+        self._missing: set[str] = set()
+        self._failed: dict[str, str] = {}
+
+    def outcome(self, paths: Sequence[str], otherwise: str = "") -> DeleteOutcome:
+        """Return what became of the paths, in their order; the reason is that of all others."""
+        return DeleteOutcome(
+            deleted=tuple(path for path in paths if path in self._deleted),
+            missing=tuple(path for path in paths if path in self._missing),
+            failed=tuple(
+                (path, self._failed.get(path, otherwise))
+                for path in paths
+                if path not in self._deleted and path not in self._missing
+            ),
+        )
+
+    def batch(self, paths: Sequence[str], listed: bool) -> None:
+        """Delete some objects; raises StoreUnreachable when it is no use to go on."""
+        if listed:
+            self._present = dict.fromkeys(paths, True)
+        else:
+            found = self._pool.map(self._requests.exists, paths)
+            self._present = dict(zip(paths, found, strict=True))
+        self._missing.update(path for path in paths if self._present[path] is False)
+        self._together([path for path in paths if self._present[path] is not False])
+
+    def _together(self, paths: Sequence[str]) -> None:
+        if not paths:
+            return
         try:
-            self.delete_many(present)
-        except StorageError:
-            # Some of the batch may be gone already; only single requests tell one from another.
-            return DeleteOutcome(missing=missing) + self._delete_singly(present, presence, pool)
-        return DeleteOutcome(deleted=present, missing=missing)
+            self._requests.delete_many(paths)
+        except StorageError as error:
+            # Some of them may be gone already; only single requests tell one from another. Halves
+            # find the few refused ones without a request for each of the many others.
+            if len(paths) <= CONCURRENCY or isinstance(error, StoreUnreachable):
+                self._one_by_one(paths)
+            else:
+                middle = len(paths) // 2
+                self._together(paths[:middle])
+                self._together(paths[middle:])
+        else:
+            self._deleted.update(paths)
 
-    def _delete_singly(
-        self,
-        paths: Sequence[str],
-        presence: dict[str, bool | None],
-        pool: ThreadPoolExecutor,
-    ) -> DeleteOutcome:
-        outcome = DeleteOutcome()
-        for number, chunk in enumerate(_chunks(paths, CONCURRENCY)):
-            errors = list(pool.map(self._attempt, chunk))
+    def _one_by_one(self, paths: Sequence[str]) -> None:
+        for chunk in _chunks(paths, CONCURRENCY):
+            errors = list(self._pool.map(self._attempt, chunk))
             for path, error in zip(chunk, errors, strict=True):
-                if error is None or (isinstance(error, ObjectNotFound) and presence[path]):
-                    outcome += DeleteOutcome(deleted=(path,))
+                if error is None or (isinstance(error, ObjectNotFound) and self._present[path]):
+                    self._deleted.add(path)
                 elif isinstance(error, ObjectNotFound):
-                    outcome += DeleteOutcome(missing=(path,))
+                    self._missing.add(path)
                 else:
-                    outcome += DeleteOutcome(failed=((path, str(error)),))
+                    self._failed[path] = str(error)
             last = errors[-1]
             if last is not None and all(isinstance(error, StoreUnreachable) for error in errors):
-                return outcome + _not_tried(paths[(number + 1) * CONCURRENCY :], last)
-        return outcome
+                raise last
 
     def _attempt(self, path: str) -> StorageError | None:
         try:
-            self.delete_one(path)
+            self._requests.delete_one(path)
         except StorageError as error:
             return error
         return None
-
-
-def _not_tried(paths: Sequence[str], error: StorageError) -> DeleteOutcome:
-    return DeleteOutcome(failed=tuple((path, f"not tried: {error}") for path in paths))
 
 
 def _chunks(paths: Sequence[str], size: int) -> Iterator[Sequence[str]]:

@@ -51,7 +51,7 @@ class LocalStore:
             top = os.path.realpath(top)
         yield from _walk(top, Location.parse(top))
 
-    def delete(self, paths: Iterable[str]) -> DeleteOutcome:
+    def delete(self, paths: Iterable[str], *, listed: bool = False) -> DeleteOutcome:
         """Remove files; see `Backend.delete`."""
         outcome = DeleteOutcome()
         for path in dict.fromkeys(paths):

@@ -191,8 +191,14 @@ class StorageOptions(Mapping[str, str]):
         return {name: value for name, value in self.settings.items() if name in _BY_SCHEME[scheme]}
 
     def for_client(self) -> dict[str, str]:
-        """Select the HTTP client settings for obstore."""
-        return {name: value for name, value in self.settings.items() if name in _CLIENT}
+        """Select the HTTP client settings for obstore, with the one that environments have."""
+        # Given to obstore they replace what it would take from the environment itself.
+        usual = {
+            name: os.environ[alias.upper()]
+            for alias, name in _CLIENT_ALIASES.items()
+            if os.environ.get(alias.upper())
+        }
+        return usual | {name: value for name, value in self.settings.items() if name in _CLIENT}
 
     def number(self, name: str, default: float) -> float:
         """Read a numeric option.

@@ -43,11 +43,13 @@ class Backend(Protocol):
         """
         ...
 
-    def delete(self, paths: Iterable[str]) -> DeleteOutcome:
+    def delete(self, paths: Iterable[str], *, listed: bool = False) -> DeleteOutcome:
         """Delete objects, as many as possible; a failure of one does not stop the others.
 
         Args:
             paths: Full paths of objects.
+            listed: A listing has just shown them all, so none need be looked up to tell deleted
+                from missing: a request less for each where the store deletes in bulk.
 
         Returns:
             What became of each; a path given twice is reported once.

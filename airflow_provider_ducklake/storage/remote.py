@@ -41,8 +41,10 @@ _LIST_CHUNK = 1000
 _PART = 8 << 20
 _PARALLEL = 8
 _SERVER_TEXT = re.compile(r"<Code>([^<]*)</Code>\s*(?:<Message>([^<]*)</Message>)?")
-_REFUSED = re.compile(r"status code: 4(?!08|29)\d\d")
+# The last is how a bulk deletion tells of one key that the store keeps.
+_REFUSED = re.compile(r"status code: 4(?!08|29)\d\d|DeleteObjects request failed for key")
 _DENIED = re.compile(r"status code: 40[13]\b")
+_THROTTLED = re.compile(r"status code: ((?:429|503)\b[ \w]*)|<Code>(?:SlowDown|ServerBusy)</Code>")
 _QUERY = re.compile(r"\?\S*")
 
 _Client = S3Store | GCSStore | AzureStore
@@ -93,7 +95,7 @@ class RemoteStore:
                 return
             yield from map(self._info, chunk)
 
-    def delete(self, paths: Iterable[str]) -> DeleteOutcome:
+    def delete(self, paths: Iterable[str], *, listed: bool = False) -> DeleteOutcome:
         """Delete objects in bulk; see `Backend.delete`."""
         good: list[str] = []
         failed: list[tuple[str, str]] = []
@@ -105,7 +107,7 @@ class RemoteStore:
             else:
                 good.append(path)
         deleter = Deleter(self._probe, self._delete_many, self._delete_one)
-        return deleter.delete(good) + DeleteOutcome(failed=tuple(failed))
+        return deleter.delete(good, listed=listed) + DeleteOutcome(failed=tuple(failed))
 
     def read(self, path: str, *, start: int | None = None, end: int | None = None) -> bytes:
         """Read an object or a range of it; see `Backend.read`."""
@@ -267,12 +269,19 @@ class RemoteStore:
         self._proven = True
 
     def _delete_many(self, paths: Sequence[str]) -> None:
-        with self._translated("delete", f"{len(paths)} objects of {self._root}"):
-            obstore.delete(self._client, [self._object_key(path) for path in paths])
+        keys = [self._object_key(path) for path in paths]
+        self._delete(self._client, keys, f"{len(paths)} objects of {self._root}")
 
     def _delete_one(self, path: str) -> None:
-        with self._translated("delete", path):
-            obstore.delete(self._single_client, self._object_key(path))
+        self._delete(self._single_client, self._object_key(path), path)
+
+    def _delete(self, client: _Client, keys: str | Sequence[str], what: str) -> None:
+        try:
+            with self._translated("delete", what):
+                obstore.delete(client, keys)
+        except ObjectNotFound:
+            self._require_container()
+            raise
 
     @contextlib.contextmanager
     def _translated(self, action: str, path: str) -> Iterator[None]:
@@ -285,10 +294,19 @@ class RemoteStore:
     def _reason(self, error: Exception) -> str:
         """One line of an error, as the server words it, without credentials or debug output."""
         text = str(error).split("\n\nDebug source")[0]
+        throttled = _THROTTLED.search(text)
         match = _SERVER_TEXT.search(text)
         if match:
             text = ": ".join(part for part in match.groups() if part)
+        elif throttled:
+            text = throttled[1]
         text = _QUERY.sub("", " ".join(text.split()))
+        if throttled:
+            text = (
+                f"the store asks for fewer requests ({text[:200]}); run the job again later, or "
+                "with fewer tasks at a time. The storage options max_retries and retry_timeout "
+                "say how long to go on asking"
+            )
         if _is_denied(error):
             text = f"access denied ({text}); check the credentials in the storage options"
         return self._options.redact(text)[:500]

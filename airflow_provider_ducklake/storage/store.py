@@ -88,7 +88,7 @@ class RoutedStore(Store):
         """Stream every object below a directory; see `Backend.list`."""
         return self._backend(prefix).list(prefix)
 
-    def delete(self, paths: Iterable[str]) -> DeleteOutcome:
+    def delete(self, paths: Iterable[str], *, listed: bool = False) -> DeleteOutcome:
         """Delete objects wherever they lie; see `Backend.delete`."""
         routes: dict[int, tuple[Backend, list[str]]] = {}
         failed: builtins.list[tuple[str, str]] = []
@@ -101,7 +101,7 @@ class RoutedStore(Store):
                 routes.setdefault(id(backend), (backend, []))[1].append(path)
         outcome = DeleteOutcome(failed=tuple(failed))
         for backend, group in routes.values():
-            outcome += backend.delete(group)
+            outcome += backend.delete(group, listed=listed)
         return outcome
 
     def read(self, path: str, *, start: int | None = None, end: int | None = None) -> bytes:

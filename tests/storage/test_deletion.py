@@ -50,6 +50,7 @@ paths = st.lists(st.sampled_from([f"f{n}" for n in range(80)]), unique=True, max
     hidden=st.sets(st.sampled_from(["f1", "f3", "f5"])),
     breaks_after=st.none() | st.integers(0, 80),
     reports_missing=st.booleans(),
+    listed=st.booleans(),
 )
 def test_every_path_ends_in_the_right_place(
     asked: list[str],
@@ -58,10 +59,13 @@ def test_every_path_ends_in_the_right_place(
     hidden: set[str],
     breaks_after: int | None,
     reports_missing: bool,
+    listed: bool,
 ) -> None:
+    if listed:
+        asked = [path for path in asked if path in present]
     bucket = Bucket(set(present), refused, hidden, breaks_after, reports_missing)
     deleter = Deleter(bucket.exists, bucket.delete_many, bucket.delete_one)
-    outcome = deleter.delete(asked)
+    outcome = deleter.delete(asked, listed=listed)
     failed = [path for path, _ in outcome.failed]
     assert sorted([*outcome.done, *failed]) == sorted(asked)
     assert bucket.objects == present - set(outcome.done)

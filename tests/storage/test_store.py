@@ -10,8 +10,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import BadInput, ConfigurationError
 from airflow_provider_ducklake.storage import Location, RoutedStore, Store, open_store
-from tests.storage.conftest import options_for
-from tests.support.s3 import S3Server
+from tests.support.s3 import S3Server, options_for
 
 
 def test_paths_go_where_they_point(

@@ -16,9 +16,8 @@ from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.remote_catalog import Checkout, checked_out
 from airflow_provider_ducklake.lake.tables import create_table
 from airflow_provider_ducklake.storage import StorageOptions, Store, open_store
-from tests.storage.conftest import options_for
 from tests.support.reference import ReferenceClient
-from tests.support.s3 import S3Server
+from tests.support.s3 import S3Server, options_for
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from airflow_provider_ducklake.storage import StorageOptions
+
 
 @dataclass(frozen=True, slots=True)
 class S3Server:
@@ -32,6 +34,19 @@ class S3Server:
     def url(self) -> str:
         """The bucket as an `s3://` URL without a trailing slash."""
         return f"s3://{self.bucket}"
+
+
+def options_for(server: S3Server, **more: str) -> StorageOptions:
+    """Give the options that open a bucket of the tests."""
+    settings = {
+        "aws_access_key_id": server.access_key_id,
+        "aws_secret_access_key": server.secret_access_key,
+        "aws_region": server.region,
+        "aws_endpoint": server.endpoint,
+        "aws_allow_http": "true",
+        "max_retries": "0",
+    }
+    return StorageOptions({**settings, **more})
 
 
 def _send(method: str, url: str) -> None:

@@ -89,16 +89,19 @@ def delete_orphaned_files(job: Job) -> OperationResult:
     counts = {"files_deleted": len(plan.orphans), "bytes_deleted": plan.size}
     outcome = DeleteOutcome()
     if not job.dry_run:
-        outcome = _delete(job, _still_orphans(job, plan.orphans, data_path))
+        outcome = _delete(job, _still_orphans(job, plan.orphans, data_path), listed=True)
         counts |= {"files_deleted": len(outcome.deleted), "files_missing": len(outcome.missing)}
     counts |= _reasons(plan.skipped)
     return _reported(job, started, head, counts, outcome)
 
 
 @dataclass(frozen=True, slots=True)
-class _Deletion:
+class Deletion:
+    """Objects for one task to delete, below one root."""
+
     root: str
     paths: tuple[str, ...]
+    listed: bool
 
 
 def _delete_scheduled(job: Job, files: Sequence[ScheduledFile]) -> DeleteOutcome:
@@ -120,11 +123,11 @@ def _still_orphans(job: Job, orphans: Iterable[ObjectInfo], data_path: str) -> l
     return [orphan.path for orphan in orphans if orphan.location.real() not in known]
 
 
-def _delete(job: Job, paths: Sequence[str]) -> DeleteOutcome:
+def _delete(job: Job, paths: Sequence[str], *, listed: bool = False) -> DeleteOutcome:
     root = job.lake.data_path
     if paths:
         job.lake.before_deleting()
-    tasks = [_Deletion(root, tuple(batch)) for batch in batches(paths, BATCH)]
+    tasks = [Deletion(root, tuple(batch), listed) for batch in batches(paths, BATCH)]
     outcomes = job.runner.run(
         partial(_delete_batch, job.settings.storage), tasks, f"{job.operation}: deleting"
     )
@@ -136,8 +139,8 @@ def _delete(job: Job, paths: Sequence[str]) -> DeleteOutcome:
     return total
 
 
-def _delete_batch(storage: StorageOptions, task: _Deletion) -> DeleteOutcome:
-    return open_store(task.root, storage).delete(task.paths)
+def _delete_batch(storage: StorageOptions, task: Deletion) -> DeleteOutcome:
+    return open_store(task.root, storage).delete(task.paths, listed=task.listed)
 
 
 def _list(job: Job, data_path: str) -> list[ObjectInfo]:
