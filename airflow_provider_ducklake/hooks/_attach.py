@@ -9,7 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_ducklake.hooks._attach_options import may_create, shows_one_snapshot
+from airflow_provider_ducklake.hooks._attach_options import (
+    may_create,
+    overrides_data_path,
+    shows_one_snapshot,
+)
 from airflow_provider_ducklake.hooks._secrets import Redactor
 from airflow_provider_ducklake.hooks._values import as_bool
 from airflow_provider_ducklake.lake.errors import CatalogUnavailable, ConfigurationError
@@ -20,7 +24,13 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.hooks._fields import LakeFields
 
-_CATALOG_EXTENSIONS: Final = {"sqlite": "sqlite_scanner", "postgres": "postgres_scanner"}
+_CATALOG_EXTENSIONS: Final = {
+    "sqlite": "sqlite_scanner",
+    "postgres": "postgres_scanner",
+    "md": "motherduck",
+}
+# DuckDB itself gives up after half a second of being asked to slow down; this is half a minute.
+_PATIENCE: Final = {"http_retries": "8", "http_retry_wait_ms": "100", "http_retry_backoff": "2"}
 _S3: Final = ("s3://", "s3a://", "s3n://")
 # Parameters of DuckDB's S3 secret, with obstore's names of the same thing; the first given wins.
 _S3_PARAMETERS: Final = {
@@ -56,31 +66,38 @@ def configure(
     Raises:
         ConfigurationError: An extension does not load, or DuckDB refuses a setting.
     """
-    import duckdb
-
-    path = data_path or fields.location.data_path or ""
+    location = fields.location
+    path = data_path or location.data_path or ""
     on_s3 = path.startswith(_S3) or any(name.startswith("aws_") for name in fields.storage)
-    if catalog := _CATALOG_EXTENSIONS.get(fields.location.kind):
+    if catalog := _CATALOG_EXTENSIONS.get(location.kind):
         _load(session, catalog)
     # Not only for what is remote: without its OpenSSL, DuckDB writes no encrypted Parquet.
+    settings = {"TimeZone": "UTC"}
     if on_s3 or encrypted or "://" in path:
         _load(session, "httpfs")
+        settings |= _PATIENCE
     _load(session, "ducklake")
-    for name, value in {"TimeZone": "UTC", **fields.duckdb_settings}.items():
-        statement = "SET " + quote_identifier(name) + " = $1"
-        try:
-            session.execute(statement, [value])
-        except duckdb.Error as error:
-            text = Redactor(fields.secrets)(first_line(error))
-            raise ConfigurationError(f"duckdb_settings: DuckDB refuses {name}: {text}") from None
+    for name, value in {**settings, **fields.duckdb_settings}.items():
+        _set(session, name, value, fields)
     # Bound, so that no secret is ever part of an SQL text that could be logged or quoted back.
-    if password := fields.location.password:
-        secret = _catalog_secret(alias)
-        _create_secret(session, secret, "postgres", {"PASSWORD": password}, fields)
+    if password := location.password:
+        if location.kind == "md":
+            _set(session, "motherduck_token", password, fields)
+        elif location.kind == "postgres":
+            secret = _catalog_secret(alias)
+            _create_secret(session, secret, "postgres", {"PASSWORD": password}, fields)
+    if location.kind == "secret":
+        _load_what_a_secret_needs(session, location.target)
+    if fields.secret is not None:
+        _create_secret(session, fields.secret, "ducklake", _own_parameters(fields, alias), fields)
     if on_s3 and (parameters := _s3_parameters(fields)):
         if path.startswith(_S3):
             # Another lake of the session may lie in another account.
             parameters["SCOPE"] = path
+            if parameters.get("URL_STYLE") == "vhost":
+                # obstore takes such an endpoint with the bucket, DuckDB puts it in front itself.
+                bucket = path.partition("://")[2].partition("/")[0]
+                parameters["ENDPOINT"] = parameters["ENDPOINT"].removeprefix(f"{bucket}.")
         _create_secret(session, f"ducklake_storage_{_plain(alias)}", "s3", parameters, fields)
 
 
@@ -106,24 +123,8 @@ def attach(
     import duckdb
 
     location = fields.location
-    named = {"create_if_not_exists": "false", **fields.attach_options}
-    options = [f"{name.upper()} {literal}" for name, literal in named.items()]
-    if fields.read_only and not shows_one_snapshot(named):
-        options.append("READ_ONLY")
-    if location.data_path is not None and (
-        may_create(named) or named.get("override_data_path") == "true"
-    ):
-        options.append(f"DATA_PATH {quote_literal(location.data_path)}")
-    if location.metadata_schema is not None:
-        options.append(f"METADATA_SCHEMA {quote_literal(location.metadata_schema)}")
-    if location.password is not None:
-        options.append(f"META_SECRET {quote_literal(_catalog_secret(alias))}")
-    statement = (
-        f"ATTACH {quote_literal(location.attach_string)} AS {quote_identifier(alias)} "
-        f"({', '.join(options)})"
-    )
     try:
-        session.execute(statement)
+        session.execute(attach_statement(fields, alias))
         if use:
             session.execute("USE " + quote_identifier(alias))
     except duckdb.Error as error:
@@ -131,6 +132,79 @@ def attach(
         if isinstance(error, duckdb.IOException) or "lock" in text.lower():
             raise CatalogUnavailable(f"{location} cannot be reached: {text}") from None
         raise ConfigurationError(f"DuckDB cannot attach {location}: {text}") from None
+
+
+def attach_statement(fields: LakeFields, alias: str) -> str:
+    """Return the ATTACH statement of a lake; it never holds the password.
+
+    Args:
+        fields: The connection's fields.
+        alias: Name the lake gets in the session.
+    """
+    location = fields.location
+    named = {"create_if_not_exists": "false", **fields.attach_options}
+    options = [f"{name.upper()} {literal}" for name, literal in named.items()]
+    if fields.read_only and not shows_one_snapshot(named):
+        options.append("READ_ONLY")
+    if fields.secret is not None:
+        place = f"ducklake:{fields.secret}"
+    else:
+        place = location.attach_string
+        options += [
+            f"{name} {quote_literal(value)}" for name, value in _place(fields, alias).items()
+        ]
+    return f"ATTACH {quote_literal(place)} AS {quote_identifier(alias)} ({', '.join(options)})"
+
+
+def _place(fields: LakeFields, alias: str) -> dict[str, str]:
+    """Return the parameters of ATTACH that say where metadata and data are."""
+    location, named = fields.location, fields.attach_options
+    found: dict[str, str] = {}
+    if location.data_path is not None and (
+        may_create(named)
+        or overrides_data_path(named)
+        # What our own look found out for the others is for DuckDB alone to know.
+        or location.kind in ("md", "secret")
+    ):
+        found["DATA_PATH"] = location.data_path
+    if location.metadata_schema is not None:
+        found["METADATA_SCHEMA"] = location.metadata_schema
+    if location.password is not None and location.kind == "postgres":
+        found["META_SECRET"] = _catalog_secret(alias)
+    return found
+
+
+def _own_parameters(fields: LakeFields, alias: str) -> dict[str, Any]:
+    """Return the parameters of a DuckLake secret of the connection's own."""
+    found: dict[str, Any] = _place(fields, alias)
+    if secret := found.pop("META_SECRET", None):
+        found["METADATA_PARAMETERS"] = {"SECRET": secret}
+    return {"METADATA_PATH": fields.location.attach_string.removeprefix("ducklake:"), **found}
+
+
+def _set(session: DuckDBPyConnection, name: str, value: str, fields: LakeFields) -> None:
+    import duckdb
+
+    statement = "SET " + quote_identifier(name) + " = $1"
+    try:
+        session.execute(statement, [value])
+    except duckdb.Error as error:
+        text = Redactor(fields.secrets)(first_line(error))
+        raise ConfigurationError(f"duckdb_settings: DuckDB refuses {name}: {text}") from None
+
+
+def _load_what_a_secret_needs(session: DuckDBPyConnection, name: str) -> None:
+    """Load the extensions that a DuckLake secret of the session, or a stored one, asks for."""
+    found = session.execute(
+        "SELECT secret_string FROM duckdb_secrets() WHERE name = $1 AND type = 'ducklake'",
+        [name.lower()],
+    ).fetchone()
+    text = str(found[0]).lower() if found else ""
+    for word, extension in (("sqlite", "sqlite_scanner"), ("postgres", "postgres_scanner")):
+        if f"{word}:" in text or f"type={word}" in text:
+            _load(session, extension)
+    if "://" in text:
+        _load(session, "httpfs")
 
 
 def _plain(alias: str) -> str:

@@ -25,15 +25,22 @@ class LakeConnection:
     `DuckDBPyConnection` has (`df`, `arrow`, `register`, …) is passed on to it.
     """
 
-    def __init__(self, session: DuckDBPyConnection, redact: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        session: DuckDBPyConnection,
+        tell: Callable[[str], str],
+        on_close: Callable[[], object] = lambda: None,
+    ) -> None:
         """Wrap a session.
 
         Args:
             session: The DuckDB connection; it is owned from now on.
-            redact: Masks secrets in the text of DuckDB's errors.
+            tell: Makes of the text of DuckDB's errors what may be seen: masks secrets.
+            on_close: Called when the session has ended.
         """
         self._session = session
-        self._redact = redact
+        self._tell = tell
+        self._on_close = on_close
         self._autocommit = True
         self._in_transaction = False
 
@@ -80,6 +87,7 @@ class LakeConnection:
         """End the session; what was not committed is rolled back."""
         self._in_transaction = False
         self._session.close()
+        self._on_close()
 
     def __enter__(self) -> LakeConnection:
         return self
@@ -103,28 +111,28 @@ class LakeConnection:
         if self._in_transaction:
             # DuckDB leaves the transaction either way, also where COMMIT fails.
             self._in_transaction = False
-            self._redacted(self._session.execute, statement)
+            self._told(self._session.execute, statement)
 
     def _run(self, call: Callable[..., Any], statement: Any, parameters: Any) -> Any:
         found = _WORD.match(statement) if isinstance(statement, str) else None
         word = found[0].strip().lower() if found else ""
         if not self._autocommit and not self._in_transaction and word not in _BEGINS | _ENDS:
-            self._redacted(self._session.execute, "BEGIN")
+            self._told(self._session.execute, "BEGIN")
             self._in_transaction = True
-        result = self._redacted(call, statement, parameters)
+        result = self._told(call, statement, parameters)
         if word in _BEGINS:
             self._in_transaction = True
         elif word in _ENDS:
             self._in_transaction = False
         return result
 
-    def _redacted(self, call: Callable[..., Any], *arguments: Any) -> Any:
+    def _told(self, call: Callable[..., Any], *arguments: Any) -> Any:
         import duckdb
 
         try:
             return call(*arguments)
         except duckdb.Error as error:
-            text = self._redact(str(error))
+            text = self._tell(str(error))
             if text == str(error):
                 raise
             raise type(error)(text) from None

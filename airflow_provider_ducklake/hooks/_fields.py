@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_ducklake.hooks._attach_options import attach_literals
+from airflow_provider_ducklake.hooks._attach_options import (
+    attach_literals,
+    may_create,
+    sensitive_values,
+)
 from airflow_provider_ducklake.hooks._values import (
     as_bool,
     as_object,
@@ -23,19 +28,29 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.location import CatalogLocation, Kind
 
-CATALOG_TYPES: Final = ("postgres", "sqlite", "duckdb")
+_KINDS: Final[dict[str, Kind]] = {
+    "postgres": "postgres",
+    "postgresql": "postgres",
+    "sqlite": "sqlite",
+    "duckdb": "duckdb",
+    "motherduck": "md",
+}
+CATALOG_TYPES: Final = ("postgres", "sqlite", "duckdb", "motherduck")
 _OURS: Final = frozenset(
     {
         "attach",
         "attach_options",
         "catalog",
         "catalog_type",
+        "catalog_url",
         "data_path",
         "duckdb_settings",
         "libpq_options",
         "metadata_schema",
         "path",
         "read_only",
+        "secret",
+        "storage_conn_id",
         "storage_options",
     }
 )
@@ -52,6 +67,9 @@ _COMMON_SQL: Final = frozenset(
     }
 )
 _FORM_PREFIX: Final = "extra__ducklake__"
+_SECRET_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
+# From where DuckDB takes the token when the connection has none.
+_TOKEN_VARIABLES: Final = ("motherduck_token", "MOTHERDUCK_TOKEN")
 # libpq takes these as secrets too, but only the password has a way to the job outside its argv.
 _SECRET_LIBPQ: Final = frozenset(
     {"sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
@@ -68,13 +86,17 @@ class LakeFields:
         read_only: Nothing may be changed through this connection.
         duckdb_settings: DuckDB settings of the sessions `get_conn()` opens.
         attach_options: Options of its ATTACH, lower-case names to SQL literals.
+        secret: Name of the DuckLake secret that such sessions are to have; None makes none.
+        hidden: More values that must not be seen.
     """
 
     location: CatalogLocation
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     read_only: bool = False
     duckdb_settings: Mapping[str, str] = field(default_factory=dict, repr=False)
-    attach_options: Mapping[str, str] = field(default_factory=dict)
+    attach_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret: str | None = None
+    hidden: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -83,41 +105,69 @@ class LakeFields:
 
         named = {**self.storage, **self.duckdb_settings}
         values = [value for name, value in named.items() if is_sensitive(name)]
-        return tuple(value for value in (self.location.password, *values) if value)
+        if self.location.kind == "md":
+            values += [os.environ.get(name, "") for name in _TOKEN_VARIABLES]
+        return tuple(value for value in (self.location.password, *values, *self.hidden) if value)
 
 
-def parse_fields(connection: Connection, catalog: str | None = None) -> LakeFields:
+def parse_fields(
+    connection: Connection, catalog: str | None = None, catalog_url: str | None = None
+) -> LakeFields:
     """Read the fields of a `ducklake` connection, from a form, JSON or a URI alike.
 
     Args:
         connection: The Airflow connection.
         catalog: A catalog of the shared store, instead of the one the connection names.
+        catalog_url: A SQLite catalog in a bucket, instead of the one the connection names.
 
     Raises:
         ConfigurationError: A field is missing, contradicts another, is unknown or malformed. The
             message names connection and field, never a value that may be secret.
     """
     try:
-        return _parse(connection, catalog)
+        return _parse(connection, {"catalog": catalog, "catalog_url": catalog_url})
     except ConfigurationError as error:
         # The message is ours; what it was raised from may quote the connection.
         raise type(error)(f"connection {connection.conn_id!r}: {error}") from None
 
 
-def _parse(connection: Connection, catalog: str | None) -> LakeFields:
+def _parse(connection: Connection, instead: Mapping[str, str | None]) -> LakeFields:
     extra = _extra(connection)
-    if catalog is not None:
-        extra["catalog"] = catalog
-    storage = as_object(extra.get("storage_options", {}), "storage_options")
+    extra.update({name: value for name, value in instead.items() if value is not None})
+    storage = _cloud(extra) | as_object(extra.get("storage_options", {}), "storage_options")
     settings = as_object(extra.get("duckdb_settings", {}), "duckdb_settings")
     options = as_object(extra.get("attach_options", {}), "attach_options")
+    location, literals = _location(connection, extra), attach_literals(options)
+    if location.in_bucket and may_create(literals):
+        raise ConfigurationError(
+            "attach_options: sessions attach a copy of the catalog in the bucket, in which nothing "
+            "can be created or migrated; the first ingest creates the lake, or create_lake"
+        )
     return LakeFields(
-        location=_location(connection, extra),
+        location=location,
         storage={name: as_setting(value) for name, value in storage.items()},
         read_only=as_bool(extra.get("read_only", False), "read_only"),
         duckdb_settings={name: as_setting(value) for name, value in settings.items()},
-        attach_options=attach_literals(options),
+        attach_options=literals,
+        secret=_secret(extra, location),
+        hidden=sensitive_values(options),
     )
+
+
+def _cloud(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the storage options of the cloud's connection, if one is named."""
+    if "storage_conn_id" not in extra:
+        return {}
+    from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
+
+    from airflow_provider_ducklake.hooks._storage_connection import storage_from_connection
+
+    name = str(extra["storage_conn_id"])
+    try:
+        connection = BaseHook.get_connection(name)
+    except AirflowNotFoundException:
+        raise ConfigurationError(f"storage_conn_id {name!r} is not defined in Airflow") from None
+    return dict(storage_from_connection(connection))
 
 
 def _extra(connection: Connection) -> dict[str, Any]:
@@ -142,16 +192,19 @@ def _location(connection: Connection, extra: Mapping[str, Any]) -> CatalogLocati
     schema = extra.get("metadata_schema")
     data_path = extra.get("data_path")
     catalog = str(extra["catalog"]) if "catalog" in extra else None
-    if "attach" in extra:
-        others = [n for n in ("catalog_type", "path", "libpq_options") if n in extra]
+    for whole in ("catalog_url", "attach"):
+        if whole not in extra:
+            continue
+        places = ("catalog_url", "attach", "catalog_type", "path", "libpq_options")
+        others = [n for n in places if n in extra and n != whole]
         others += [n for n in ("host", "port", "login", "schema") if getattr(connection, n)]
-        # A form stores its dropdown's default along with an attach string.
+        # A form stores its dropdown's default along with them.
         if others not in ([], ["catalog_type"]):
             raise ConfigurationError(
-                f"attach says where the catalog is; leave {', '.join(others)} empty then"
+                f"{whole} says where the catalog is; leave {', '.join(others)} empty then"
             )
         location = CatalogLocation.parse(
-            str(extra["attach"]),
+            _in_bucket(extra[whole]) if whole == "catalog_url" else str(extra[whole]),
             metadata_schema=schema,
             data_path=data_path,
             password=password,
@@ -162,12 +215,14 @@ def _location(connection: Connection, extra: Mapping[str, Any]) -> CatalogLocati
         return location
     kind = _kind(connection, extra)
     if kind != "postgres":
-        if catalog is not None:
-            raise ConfigurationError(
-                f"catalog {catalog!r}: only a store in PostgreSQL holds several catalogs"
-            )
-        path = _path(connection, extra, kind)
-        return CatalogLocation(kind, path, schema, data_path)
+        where = _database(connection, extra) if kind == "md" else _path(connection, extra, kind)
+        return CatalogLocation.parse(
+            f"ducklake:{kind}:{where}",
+            metadata_schema=schema,
+            data_path=data_path,
+            password=password if kind == "md" else None,
+            catalog=catalog,
+        )
     target, inside = _libpq(connection, extra)
     # Parsed like the string the job is given: both then call the catalog by the same text.
     return CatalogLocation.parse(
@@ -179,6 +234,30 @@ def _location(connection: Connection, extra: Mapping[str, Any]) -> CatalogLocati
     )
 
 
+def _in_bucket(url: Any) -> str:
+    text = str(url).strip()
+    if "://" not in text:
+        raise ConfigurationError(
+            f"catalog_url {text!r} is no URL: write s3://bucket/lake/catalog.sqlite, gs://…, "
+            "az://… or file:///…; a SQLite file worked on in place is catalog_type and path"
+        )
+    return f"ducklake:sqlite:{text}"
+
+
+def _secret(extra: Mapping[str, Any], location: CatalogLocation) -> str | None:
+    if "secret" not in extra:
+        return None
+    name = str(extra["secret"]).strip()
+    if _SECRET_NAME.fullmatch(name) is None:
+        raise ConfigurationError(f"secret {name!r}: a name has letters, digits and '_' only")
+    if location.kind == "secret":
+        raise ConfigurationError(
+            "secret makes a DuckLake secret of what the connection says, and attach names one "
+            f"that is there already, {location.target!r}: give one of them"
+        )
+    return name
+
+
 def _kind(connection: Connection, extra: Mapping[str, Any]) -> Kind:
     named = str(extra.get("catalog_type", "")).strip().lower()
     if not named:
@@ -187,13 +266,24 @@ def _kind(connection: Connection, extra: Mapping[str, Any]) -> Kind:
         if not connection.host and not connection.schema and "libpq_options" not in extra:
             raise ConfigurationError(
                 "it says nowhere where the catalog is: fill in catalog_type with host and schema "
-                "(PostgreSQL) or with path (sqlite, duckdb), or attach"
+                "(PostgreSQL), with schema (motherduck) or with path (sqlite, duckdb), or "
+                "catalog_url, or attach"
             )
         return "postgres"
-    for kind in ("postgres", "sqlite", "duckdb"):
-        if named in (kind, f"{kind}ql"):
-            return kind
-    raise ConfigurationError(f"catalog_type {named!r}: {nearest(named, CATALOG_TYPES)}")
+    if named not in _KINDS:
+        raise ConfigurationError(f"catalog_type {named!r}: {nearest(named, CATALOG_TYPES)}")
+    return _KINDS[named]
+
+
+def _database(connection: Connection, extra: Mapping[str, Any]) -> str:
+    others = [n for n in ("path", "libpq_options") if n in extra]
+    others += [n for n in ("host", "port", "login") if getattr(connection, n)]
+    if others or not connection.schema:
+        raise ConfigurationError(
+            "a motherduck catalog has the name of its metadata database as schema and the token as "
+            f"password, and nothing else{': leave out ' if others else ''}{', '.join(others)}"
+        )
+    return str(connection.schema)
 
 
 def _path(connection: Connection, extra: Mapping[str, Any], kind: str) -> str:

@@ -16,13 +16,18 @@ def conn_fields() -> dict[str, dict[str, Any]]:
             "description": "Which database holds the catalog",
             "schema": {
                 "type": ["string", "null"],
-                "enum": ["postgres", "sqlite", "duckdb"],
+                "enum": ["postgres", "sqlite", "duckdb", "motherduck"],
                 "default": "postgres",
             },
         },
         "path": {
             "label": "Catalog file",
             "description": "Path of a SQLite or DuckDB catalog; the other fields above stay empty",
+            "schema": _TEXT,
+        },
+        "catalog_url": {
+            "label": "Catalog in a bucket",
+            "description": "URL of a SQLite catalog that jobs fetch, work on and put back",
             "schema": _TEXT,
         },
         "data_path": {
@@ -64,6 +69,14 @@ def conn_fields() -> dict[str, dict[str, Any]]:
             # An object: Airflow hides its entries by their names wherever a connection is shown.
             "schema": _OBJECT,
         },
+        "storage_conn_id": {
+            "label": "Storage connection",
+            "description": (
+                "Connection of type aws, google_cloud_platform or wasb that holds the credentials "
+                "of the data's storage; storage options add to it"
+            ),
+            "schema": _TEXT,
+        },
         "attach_options": {
             "label": "ATTACH options",
             "description": (
@@ -71,6 +84,11 @@ def conn_fields() -> dict[str, dict[str, Any]]:
                 '{"snapshot_version": 42} or {"data_inlining_row_limit": 0}'
             ),
             "schema": _OBJECT,
+        },
+        "secret": {
+            "label": "DuckLake secret",
+            "description": "Name under which get_conn() keeps all this as a secret of its session",
+            "schema": _TEXT,
         },
         "duckdb_settings": {
             "label": "DuckDB settings",
@@ -96,6 +114,7 @@ def ui_field_behaviour() -> dict[str, Any]:
             "schema": "lake",
             "path": "/lake/catalog.sqlite",
             "catalog": "acme",
+            "catalog_url": "s3://bucket/lake/catalog.sqlite",
             "data_path": "s3://bucket/lake/",
         },
     }

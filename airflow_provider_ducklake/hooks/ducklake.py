@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -13,12 +15,13 @@ from airflow.providers.common.sql.hooks.sql import DbApiHook
 from airflow_provider_ducklake.hooks._errors import airflow_error
 from airflow_provider_ducklake.hooks._fields import LakeFields, parse_fields
 from airflow_provider_ducklake.hooks._secrets import Redactor, spellings
+from airflow_provider_ducklake.hooks._values import given
 from airflow_provider_ducklake.hooks.connection_form import (
     conn_fields,
     form_widgets,
     ui_field_behaviour,
 )
-from airflow_provider_ducklake.lake.errors import LakeError
+from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
 from airflow_provider_ducklake.version_compat import mask_secret
 
 if TYPE_CHECKING:
@@ -44,6 +47,9 @@ class DuckLakeHook(DbApiHook):
 
     Storage credentials are handed to DuckDB for S3. For data on Google Cloud Storage or Azure,
     `get_conn()` uses the secrets DuckDB itself keeps; `lake()` and the operators need nothing more.
+
+    A SQLite catalog in a bucket is fetched for every look at it, checked, and the copy removed
+    again. Sessions attach such a copy for reading only: the operators are what changes the lake.
     """
 
     conn_name_attr = "ducklake_conn_id"
@@ -61,15 +67,19 @@ class DuckLakeHook(DbApiHook):
         Args:
             *args: The connection id, at most.
             **kwargs: `ducklake_conn_id`, `schema` (the lake's schema to use instead of `main`),
-                `catalog` (a catalog of the shared store, instead of the one the connection names)
-                and `log_sql`. Common-sql passes the extra fields of the connection too; those are
-                read from the connection itself.
+                `catalog` (a catalog of the shared store, instead of the one the connection names),
+                `catalog_url` (a SQLite catalog in a bucket, likewise) and `log_sql`. Common-sql
+                passes the extra fields of the connection too; those are read from the connection
+                itself.
         """
         known = (self.conn_name_attr, "schema", "log_sql")
         super().__init__(*args, **{name: kwargs[name] for name in known if name in kwargs})
         # Where SQLExecuteQueryOperator(database=…) puts its value.
         self.schema: str | None = kwargs.get("schema")
-        self.catalog: str | None = kwargs.get("catalog") or None
+        # A template that renders to nothing names nothing.
+        places = {n: str(v) for n, v in kwargs.items() if n.startswith("catalog") and given(v)}
+        self.catalog = places.get("catalog")
+        self.catalog_url = places.get("catalog_url")
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
@@ -89,7 +99,7 @@ class DuckLakeHook(DbApiHook):
         Raises:
             ConfigurationError: A field is missing, unknown, malformed or contradicts another.
         """
-        fields = parse_fields(self.connection, self.catalog)
+        fields = parse_fields(self.connection, self.catalog, self.catalog_url)
         for secret in fields.secrets:
             for spelling in spellings(secret):
                 mask_secret(spelling)
@@ -120,6 +130,9 @@ class DuckLakeHook(DbApiHook):
         Example:
             >>> DuckLakeHook("ducklake_default").lake().head().snapshot_id  # doctest: +SKIP
             42
+
+        Raises:
+            UnsupportedCatalog: Only DuckDB itself can reach the metadata; see `get_conn`.
         """
         from airflow_provider_ducklake.lake.lake import Lake
 
@@ -154,6 +167,9 @@ class DuckLakeHook(DbApiHook):
         Extensions, settings and secrets are seen to. Several hooks may do so with one connection,
         each under another alias, and one statement may then read from all of their lakes.
 
+        Where the catalog is in a bucket, what is attached is a copy of this moment, for reading
+        only; it is removed when `connection` is let go of.
+
         Args:
             connection: A DuckDB connection.
             alias: Name the lake gets there.
@@ -165,29 +181,61 @@ class DuckLakeHook(DbApiHook):
                 known here.
             AirflowException: The catalog cannot be reached, or is not there.
         """
+        copy = self._attach(connection, alias, read_only=read_only, use=use)
+        weakref.finalize(connection, copy.close)
+
+    def _attach(
+        self, session: DuckDBPyConnection, alias: str, *, read_only: bool | None, use: bool
+    ) -> ExitStack:
+        """Attach the lake; the stack that is returned removes what the session needs no longer."""
         from airflow_provider_ducklake.hooks._attach import attach, configure
 
         try:
-            fields = self.fields if read_only is None else replace(self.fields, read_only=read_only)
-            data_path, encrypted = self._found()
-            configure(connection, fields, alias=alias, data_path=data_path, encrypted=encrypted)
-            attach(connection, fields, alias, use=use)
+            with ExitStack() as stack:
+                fields = self._local(stack, read_only)
+                data_path, encrypted = self._found(fields)
+                configure(session, fields, alias=alias, data_path=data_path, encrypted=encrypted)
+                attach(session, fields, alias, use=use)
+                return stack.pop_all()
         except LakeError as error:
             raise airflow_error(error) from None
 
-    def _found(self) -> tuple[str | None, bool]:
+    def _local(self, stack: ExitStack, read_only: bool | None) -> LakeFields:
+        """Return the fields for one session, of a copy where the catalog is in a bucket."""
+        fields = self.fields if read_only is None else replace(self.fields, read_only=read_only)
+        location = fields.location
+        if not location.in_bucket:
+            return fields
+        if read_only is False:
+            raise ConfigurationError(
+                f"{location} can be attached for reading only: what is attached is a copy, and "
+                "nothing written to it would reach the bucket. Change the lake with an operator"
+            )
+        from airflow_provider_ducklake.lake.remote_catalog import checked_out
+
+        out = checked_out(
+            location.target, self.storage_options(), data_path=location.data_path, read_only=True
+        )
+        return replace(fields, location=stack.enter_context(out).location, read_only=True)
+
+    def _found(self, fields: LakeFields) -> tuple[str | None, bool]:
         """Return data path and encryption of the lake that is there, or is to be created.
 
         Our own look first: it tells a wrong place or version apart, creates nothing, and knows
         what DuckDB has to have at hand before it attaches.
         """
-        from airflow_provider_ducklake.hooks._attach_options import may_create
+        from airflow_provider_ducklake.hooks._attach_options import may_create, overrides_data_path
+        from airflow_provider_ducklake.lake.lake import Lake
 
-        if may_create(self.fields.attach_options):
-            encrypted = self.fields.attach_options.get("encrypted") == "true"
-            return self.fields.location.data_path, encrypted
-        with self.lake().view() as view:
-            return view.data_path, view.option("encrypted") == "true"
+        location, options = fields.location, fields.attach_options
+        if may_create(options) or location.kind in ("md", "secret"):
+            return location.data_path, options.get("encrypted") == "true"
+        given = location.data_path
+        override = given is not None and overrides_data_path(options)
+        if override:
+            location = replace(location, data_path=None)
+        with Lake.open(location, storage=self.storage_options()).view() as view:
+            return given if override else view.data_path, view.option("encrypted") == "true"
 
     def get_conn(self) -> LakeConnection:
         """Return a new DuckDB session with the lake attached as `lake` and made the default.
@@ -202,20 +250,32 @@ class DuckLakeHook(DbApiHook):
         from airflow_provider_ducklake.hooks._connection import LakeConnection
         from airflow_provider_ducklake.lake.identifiers import quote_identifier
 
-        session = duckdb.connect(":memory:")
-        try:
-            self.configure(session, use=True)
+        with ExitStack() as stack:
+            session = stack.enter_context(closing(duckdb.connect(":memory:")))
+            copy = stack.enter_context(self._attach(session, LAKE, read_only=None, use=True))
             if self.schema:
                 schema = f"{LAKE}.{quote_identifier(self.schema)}"
                 session.execute("USE " + schema)
-        except BaseException:
-            session.close()
-            raise
-        return LakeConnection(session, self.redact)
+            stack.pop_all()
+        return LakeConnection(session, self._told, copy.close)
+
+    def _told(self, error: str) -> str:
+        """Return DuckDB's error as a person may see it."""
+        text = self.redact(error)
+        if self.location().in_bucket and "read-only" in text:
+            text += f" ({self.location()} is in a bucket: change it with an operator)"
+        return text
 
     def get_uri(self) -> str:
         """Return the connection as a URI with the password masked and no credentials in it."""
         connection, location = self.connection, self.location()
+        if location.in_bucket:
+            return f"ducklake://?{urlencode({'catalog_url': location.target})}"
+        if location.kind == "secret":
+            return f"ducklake://?{urlencode({'attach': location.attach_string})}"
+        if location.kind == "md":
+            token = ":***@" if location.password else ""
+            return f"ducklake://{token}/{quote(location.target, safe='')}?catalog_type=motherduck"
         if location.kind != "postgres":
             file = quote(location.target, safe="")
             return f"ducklake://{file}?{urlencode({'catalog_type': location.kind})}"
@@ -231,7 +291,8 @@ class DuckLakeHook(DbApiHook):
         """Prove that the catalog is reachable and of a known format, and the data path usable.
 
         The data path is listed, and unless the connection is read-only a probe object is written
-        below it and removed.
+        below it and removed, and beside a catalog in a bucket too. Where only DuckDB reaches the
+        metadata, it attaches the lake and nothing more is looked at.
 
         Returns:
             Whether all of it worked, and what was found or what went wrong; never a secret.
@@ -242,13 +303,22 @@ class DuckLakeHook(DbApiHook):
             return False, self._redacted(str(error))
 
     def _probe(self) -> str:
+        location = self.location()
+        if location.kind in ("md", "secret"):
+            with self.get_conn() as connection:
+                (head,) = connection.execute("FROM current_snapshot()").fetchall()[0]
+            return f"{location}: snapshot {head}, seen by DuckDB"
         lake = self.lake()
-        head = lake.head()
-        data_path = lake.data_path
+        with lake.view() as view:
+            head, data_path = view.head, view.data_path
         store = lake.store(data_path)
         next(iter(store.list(data_path)), None)
         if not self.fields.read_only:
             store.ensure_writable(data_path)
+            if location.in_bucket:
+                from airflow_provider_ducklake.lake.remote_catalog import prove_conditions
+
+                prove_conditions(location.target, self.storage_options())
         rights = "readable" if self.fields.read_only else "readable and writable"
         return f"{lake}: snapshot {head.snapshot_id}, data path {data_path} {rights}"
 

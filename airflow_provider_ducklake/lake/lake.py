@@ -101,10 +101,11 @@ class Lake:
 
         Args:
             location: The catalog.
-            storage: How its files are reached; None is the default credential chain.
+            storage: How its files, and a catalog in a bucket, are reached; None is the default
+                credential chain.
             lock_timeout: Seconds to wait for a catalog file that another client holds.
         """
-        database = open_database(location, lock_timeout=lock_timeout)
+        database = open_database(location, storage=storage, lock_timeout=lock_timeout)
         return cls(location, database, storage or StorageOptions({}))
 
     @classmethod

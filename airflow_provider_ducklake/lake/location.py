@@ -5,18 +5,24 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
+from urllib.parse import parse_qsl, urlencode
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError, UnsupportedCatalog
+from airflow_provider_ducklake.storage.location import split_url
 
-Kind = Literal["sqlite", "duckdb", "postgres"]
+# The metadata of the last two only DuckDB itself can reach: MotherDuck, and whatever a DuckLake
+# secret of DuckDB says.
+Kind = Literal["sqlite", "duckdb", "postgres", "md", "secret"]
 _SCHEMES: Final[dict[str, Kind]] = {
     "sqlite": "sqlite",
     "duckdb": "duckdb",
     "postgres": "postgres",
     "postgresql": "postgres",
+    "md": "md",
+    "motherduck": "md",
 }
 # The libpq option by which a session of the shared store chooses its catalog, see lake/store.
 _CHOICE: Final = re.compile(r"-c\s*ducklake\.catalog(_id)?=(\S+)")
@@ -25,6 +31,9 @@ STORE_VIEWS: Final = "lake"
 # From where command lines take the catalog's password.
 PASSWORD_VARIABLE: Final = "DUCKLAKE_CATALOG_PASSWORD"
 _PREFIX: Final = re.compile(r"^(\w{2,}):(?!//)")
+# What the extension takes for the name of a secret, never for a file.
+_SECRET_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
+_TOKEN: Final = "motherduck_token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +41,15 @@ class CatalogLocation:
     """The catalog database of one lake.
 
     Attributes:
-        kind: Which database holds the metadata tables.
-        target: Path of a SQLite or DuckDB file, or a libpq connection string without password.
+        kind: Which database holds the metadata tables; `md` is MotherDuck, and `secret` whatever
+            a DuckLake secret of DuckDB says.
+        target: Path of a SQLite or DuckDB file, URL of a SQLite catalog in a bucket, a libpq
+            connection string without password, or the name of MotherDuck's database or the secret.
         metadata_schema: Schema of the metadata tables; None is the database's default.
         data_path: Where the caller says the data lies; None takes the catalog's word.
-        password: Database password, kept out of `target`, `repr` and every message.
+        password: Database password or MotherDuck token, kept out of `target`, `repr` and every
+            message.
+        shown_as: What people are told instead of the target, where that is a private copy.
     """
 
     kind: Kind
@@ -44,6 +57,7 @@ class CatalogLocation:
     metadata_schema: str | None = None
     data_path: str | None = None
     password: str | None = field(default=None, repr=False)
+    shown_as: str | None = None
 
     @classmethod
     def parse(
@@ -55,10 +69,12 @@ class CatalogLocation:
         password: str | None = None,
         catalog: str | None = None,
     ) -> CatalogLocation:
-        """Parse `ducklake:FILE`, or `ducklake:` with `duckdb:`, `sqlite:` or `postgres:` behind it.
+        """Parse `ducklake:FILE`, `ducklake:SECRET`, or `ducklake:` with a kind and `:` behind it.
 
         Args:
             attach: The text between the quotes of ATTACH; the `ducklake:` prefix may be left out.
+                A plain name is that of a DuckLake secret; a file of such a name is `duckdb:NAME`.
+                A SQLite catalog in a bucket is `sqlite:s3://bucket/catalog.sqlite`.
             metadata_schema: The METADATA_SCHEMA parameter.
             data_path: The DATA_PATH parameter.
             password: Overrides a password inside the string.
@@ -66,9 +82,9 @@ class CatalogLocation:
 
         Raises:
             ConfigurationError: The string names no database, or is no valid libpq string.
-            UnsupportedCatalog: The database is one only DuckDB itself can reach.
+            UnsupportedCatalog: The database is none of these.
 
-        Source: docs/stable/duckdb/usage/connecting.md.
+        Source: docs/stable/duckdb/usage/connecting.md; src/storage/ducklake_secret.cpp.
         """
         text = attach.strip()
         if text.lower().startswith("ducklake:"):
@@ -85,18 +101,29 @@ class CatalogLocation:
                     "ducklake:postgres:CONNECTION)"
                 )
             kind, text = _SCHEMES[scheme], text[match.end() :]
+        elif _SECRET_NAME.fullmatch(text):
+            kind = "secret"
         if not text.strip():
             raise ConfigurationError(
                 "the ATTACH string names no catalog: write e.g. ducklake:sqlite:/lake/cat.sqlite"
             )
+        if kind == "md":
+            text, inside = _without_token(text)
+            password = password or inside
         location = cls(kind, text, metadata_schema or None, data_path or None, password or None)
         if kind == "postgres":
             return location._normalised(catalog or None)
         if catalog:
             raise ConfigurationError(
                 f"catalog {catalog!r}: only a store in PostgreSQL holds several catalogs, this is "
-                f"a {kind} file"
+                f"a {location}"
             )
+        if location.in_bucket:
+            split_url(text)  # refuses what it does not know, and credentials
+            if metadata_schema:
+                raise ConfigurationError(
+                    f"metadata schema {metadata_schema!r}: SQLite has no schemas"
+                )
         return location
 
     def _normalised(self, catalog: str | None) -> CatalogLocation:
@@ -149,8 +176,35 @@ class CatalogLocation:
         return self.catalog is not None
 
     @property
+    def in_bucket(self) -> bool:
+        """Whether this is a SQLite catalog that is fetched from a URL before it is opened."""
+        return self.kind == "sqlite" and "://" in self.target
+
+    def require_reach(self) -> None:
+        """Refuse a catalog whose metadata only DuckDB can reach, and say what can be done.
+
+        Raises:
+            UnsupportedCatalog: It is one of MotherDuck, or behind a DuckLake secret.
+        """
+        if self.kind == "md":
+            raise UnsupportedCatalog(
+                f"{self}: only DuckDB reaches its metadata, so jobs and sensors cannot work on it. "
+                "Leave the upkeep to MotherDuck, or run DuckLake's own functions in a session of "
+                "DuckLakeHook.get_conn(), such as CALL ducklake_merge_adjacent_files('lake')"
+            )
+        if self.kind == "secret":
+            raise UnsupportedCatalog(
+                f"{self}: only DuckDB can read its secrets, so jobs and sensors do not know where "
+                "the catalog is. Say it in the connection (catalog_type with host or path, or "
+                f"attach), and let it make the secret: secret={self.target}. If a DuckDB file is "
+                f"meant, write ducklake:duckdb:{self.target}"
+            )
+
+    @property
     def attach_string(self) -> str:
         """The ATTACH string without password, fit for command lines and logs."""
+        if self.kind == "secret":
+            return f"ducklake:{self.target}"
         return f"ducklake:{self.kind}:{self.target}"
 
     @property
@@ -166,4 +220,16 @@ class CatalogLocation:
             del parts["options"]
             return f"catalog {self.catalog} of the store in {make_conninfo('', **parts)}"
         schema = f" schema {self.metadata_schema}" if self.metadata_schema else ""
-        return f"{self.kind} catalog {self.target}{schema}"
+        if self.kind == "secret":
+            return f"catalog of the DuckLake secret {self.target}{schema}"
+        name = "MotherDuck" if self.kind == "md" else self.kind
+        return f"{name} catalog {self.shown_as or self.target}{schema}"
+
+
+def _without_token(text: str) -> tuple[str, str | None]:
+    """Take the token out of the parameters behind the name of a MotherDuck database."""
+    name, _, query = text.partition("?")
+    parameters = dict(parse_qsl(query, keep_blank_values=True))
+    token = parameters.pop(_TOKEN, None)
+    rest = f"?{urlencode(parameters)}" if parameters else ""
+    return f"{name}{rest}", token

@@ -102,8 +102,7 @@ def checked_out(
     refuse_relative_data_path(data_path, url)
     lease: AbstractContextManager[None] = nullcontext()
     if not read_only:
-        if where.scheme != "file":
-            _prove_conditions(store, url)
+        prove_conditions(url, storage)
         if lease_seconds > 0:
             lease = leased(
                 store,
@@ -165,7 +164,9 @@ class Checkout:
             self._copy.write(data)
             self._head = self._copy.verify()
             self._digest = _digest(self._copy.read())
-        self.location = CatalogLocation("sqlite", self._copy.path, data_path=data_path or None)
+        self.location = CatalogLocation(
+            "sqlite", self._copy.path, data_path=data_path or None, shown_as=url
+        )
 
     def publish(self) -> bool:
         """Put the catalog back if anything was committed since it was fetched or put back last.
@@ -277,8 +278,20 @@ class Checkout:
         )
 
 
-def _prove_conditions(store: Store, url: str) -> None:
-    """Make sure that the store honours conditions: some servers silently ignore them."""
+def prove_conditions(url: str, storage: StorageOptions | None = None) -> None:
+    """Make sure that the store honours conditions of writes: some servers silently ignore them.
+
+    Args:
+        url: A catalog in a bucket; probe objects are written beside it and removed.
+        storage: How it is reached.
+
+    Raises:
+        SafetyRefusal: Concurrent runs would overwrite each other's commits there.
+        StorageError: The store refused, for instance to let anything be written.
+    """
+    store = open_store(url, storage)
+    if store.locate(url).scheme == "file":
+        return
     probe = f"{url}.probe-{uuid4().hex}"
     tag = store.write(probe, b"1", if_absent=True)
     try:

@@ -28,9 +28,12 @@ class JobSecrets:
     @property
     def environment(self) -> dict[str, str]:
         """The environment variables the job reads."""
+        # Not at the top: it brings a database driver, which no DAG file needs while it is parsed.
+        from airflow_provider_ducklake.lake.location import PASSWORD_VARIABLE
+
         variables = {f"DUCKLAKE_STORAGE_{n.upper()}": value for n, value in self.storage.items()}
         if self.password:
-            variables["DUCKLAKE_CATALOG_PASSWORD"] = self.password
+            variables[PASSWORD_VARIABLE] = self.password
         return variables
 
     @property

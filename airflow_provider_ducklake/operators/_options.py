@@ -50,6 +50,14 @@ def fraction(value: Any, name: str) -> str:
     return str(value).strip()
 
 
+def seconds(value: Any, name: str) -> str:
+    """Return a length of time in seconds, not negative."""
+    number = value.total_seconds() if isinstance(value, timedelta) else as_number(value, name)
+    if number < 0:
+        raise ConfigurationError(f"{name} must not be negative, and it is {number:g}")
+    return f"{number:g}"
+
+
 def instant(value: Any, name: str) -> str:
     """Return a point in time (with offset) or an age, given as such or as text."""
     if isinstance(value, timedelta):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
     from airflow_provider_ducklake.hooks.spark_submit import DuckLakeSparkSubmitHook
+    from airflow_provider_ducklake.lake.location import CatalogLocation
 
 # Not imported: the file belongs to the driver, and its imports to a machine with Spark.
 APPLICATION: Final = Path(__file__).parents[1] / "spark" / "entry" / "ducklake_job.py"
@@ -66,6 +67,9 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     Args:
         ducklake_conn_id: Connection of the lake.
         catalog: Catalog of the shared store, instead of the one the connection names.
+        catalog_url: SQLite catalog in a bucket, instead of the one the connection names.
+        lease_wait: Seconds the job waits for another one on a catalog in a bucket; 600 when not
+            given.
         dry_run: Plan only: nothing is changed, and the result says what would be.
         author: Author of the commits; `airflow` when not given.
         commit_message: Message of the commits; names operation, task and run when not given.
@@ -101,6 +105,8 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         *SparkSubmitOperator.template_fields,
         "ducklake_conn_id",
         "catalog",
+        "catalog_url",
+        "lease_wait",
         "dry_run",
         "author",
         "commit_message",
@@ -124,6 +130,8 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         *,
         ducklake_conn_id: str = "ducklake_default",
         catalog: str | None = None,
+        catalog_url: str | None = None,
+        lease_wait: float | str | None = None,
         dry_run: bool | str = False,
         author: str | None = None,
         commit_message: str | None = None,
@@ -150,6 +158,8 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         super().__init__(**kwargs)
         self.ducklake_conn_id = ducklake_conn_id
         self.catalog = catalog
+        self.catalog_url = catalog_url
+        self.lease_wait = lease_wait
         # BaseOperator's method of this name renders templates for a command that is gone.
         self.dry_run = dry_run  # type: ignore[assignment,method-assign]
         self.author = author
@@ -228,6 +238,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         """Make command line, environment and hook of this try."""
         lake_hook = self._ducklake_hook()
         location = lake_hook.location()
+        location.require_reach()
         dry_run = given(self.dry_run) and as_bool(self.dry_run, "dry_run")
         if lake_hook.fields.read_only and not dry_run:
             raise ConfigurationError(
@@ -240,7 +251,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.application = self.application or str(APPLICATION)
         arguments = [
             self.operation,
-            *_options.flag("attach", location.attach_string),
+            *self._place_arguments(location),
             *_options.flag("data-path", location.data_path),
             *_options.flag("metadata-schema", location.metadata_schema),
             *self.operation_arguments(),
@@ -263,6 +274,15 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
             "secrets": lake_hook.fields.secrets,
             **deliver(self.secrets_mode, probe, secrets, directory, self.properties_file),
         }
+
+    def _place_arguments(self, location: CatalogLocation) -> list[str]:
+        if not location.in_bucket:
+            return _options.flag("attach", location.attach_string)
+        wait = _options.seconds(self.lease_wait, "lease_wait") if given(self.lease_wait) else None
+        return [
+            *_options.flag("catalog-url", location.target),
+            *_options.flag("lease-wait", wait),
+        ]
 
     def _commit_arguments(self, identity: TaskIdentity) -> list[str]:
         more = as_object(self.commit_extra_info or {}, "commit_extra_info")
@@ -314,8 +334,9 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     def _ducklake_hook(self) -> DuckLakeHook:
         from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 
-        catalog = str(self.catalog) if given(self.catalog) else None
-        return DuckLakeHook(self.ducklake_conn_id, catalog=catalog)
+        return DuckLakeHook(
+            self.ducklake_conn_id, catalog=self.catalog, catalog_url=self.catalog_url
+        )
 
     def _get_hook(self) -> DuckLakeSparkSubmitHook:
         """Return our hook with all that this operator knows under the names of its parameters."""

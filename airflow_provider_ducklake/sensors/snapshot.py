@@ -39,6 +39,8 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
     Args:
         ducklake_conn_id: Connection of the lake.
         catalog: Catalog of the shared store, instead of the one the connection names.
+        catalog_url: SQLite catalog in a bucket, instead of the one the connection names; every look
+            fetches it.
         tables: Tables of which any may change, as `schema.table`, or `table` for schema `main`;
             None is any change to the lake. One that does not exist yet is waited for.
         baseline: Id of the newest snapshot that is known already.
@@ -49,6 +51,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
     template_fields: Sequence[str] = (
         "ducklake_conn_id",
         "catalog",
+        "catalog_url",
         "tables",
         "baseline",
         "include_maintenance",
@@ -60,6 +63,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         *,
         ducklake_conn_id: str = "ducklake_default",
         catalog: str | None = None,
+        catalog_url: str | None = None,
         tables: Sequence[str] | str | None = None,
         baseline: int | str | None = None,
         include_maintenance: bool | str = False,
@@ -68,6 +72,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         super().__init__(**kwargs)
         self.ducklake_conn_id = ducklake_conn_id
         self.catalog = catalog
+        self.catalog_url = catalog_url
         self.tables = tables
         self.baseline = baseline
         self.include_maintenance = include_maintenance
@@ -89,8 +94,10 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 
         try:
-            catalog = str(self.catalog) if given(self.catalog) else None
-            lake = DuckLakeHook(self.ducklake_conn_id, catalog=catalog).lake()
+            hook = DuckLakeHook(
+                self.ducklake_conn_id, catalog=self.catalog, catalog_url=self.catalog_url
+            )
+            lake = hook.lake()
             found = self._look(lake, self._baseline(lake, context), context)
         except LakeError as error:
             raise airflow_error(error) from None

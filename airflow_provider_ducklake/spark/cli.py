@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -18,9 +17,9 @@ from airflow_provider_ducklake.kernels.connection import KernelSettings
 from airflow_provider_ducklake.lake.catalog_lock import working_on
 from airflow_provider_ducklake.lake.commit import CommitInfo
 from airflow_provider_ducklake.lake.errors import (
-    CatalogUnavailable,
     ConfigurationError,
     LakeError,
+    NotFound,
 )
 from airflow_provider_ducklake.lake.interrupts import terminated_as_interrupt
 from airflow_provider_ducklake.lake.lake import Lake
@@ -164,8 +163,8 @@ def _with_report(
 
     commit = _commit_info(given)
     try:
-        with working_on(given.operation), _lake(given, storage, conf) as (lake, name):
-            result = run_operation(
+        with working_on(given.operation), _lake(given, storage, conf) as lake:
+            return run_operation(
                 given.operation,
                 lake,
                 options,
@@ -179,7 +178,6 @@ def _with_report(
                 data=data if context is not None else None,
                 report=report,
             )
-        return replace(result, lake=name)
     finally:
         if given.report_file:
             Path(given.report_file).write_text("".join(f"{line}\n" for line in lines))
@@ -188,8 +186,8 @@ def _with_report(
 @contextmanager
 def _lake(
     given: argparse.Namespace, storage: StorageOptions, conf: Mapping[str, str]
-) -> Iterator[tuple[Lake, str]]:
-    """Open the lake and give its name; a catalog in a bucket is fetched, and put back after."""
+) -> Iterator[Lake]:
+    """Open the lake; a catalog in a bucket is fetched, and put back after."""
     if given.catalog_url is None:
         location = CatalogLocation.parse(
             given.attach,
@@ -197,7 +195,7 @@ def _lake(
             data_path=given.data_path,
             password=os.environ.get(PASSWORD_VARIABLE) or conf.get(_CONF_PASSWORD),
         )
-        yield Lake.open(location, storage=storage), str(location)
+        yield Lake.open(location, storage=storage)
         return
     if given.metadata_schema:
         raise ConfigurationError("--metadata-schema: a SQLite catalog in a bucket has no schemas")
@@ -217,13 +215,13 @@ def _lake(
         lake.before_deleting = checkout.make_current
         if checkout.is_new and given.operation != "create_lake":
             _start_fresh(given, lake)
-        yield lake, f"sqlite catalog {given.catalog_url}"
+        yield lake
 
 
 def _start_fresh(given: argparse.Namespace, lake: Lake) -> None:
     """Create the lake in the first run that brings something, if it says where data shall lie."""
     if given.operation not in _BRINGING or not given.data_path or given.dry_run:
-        raise CatalogUnavailable(
+        raise NotFound(
             f"there is no catalog at {given.catalog_url}: check the URL, or create the lake first "
             f"(create_lake, or {', '.join(sorted(_BRINGING))} with a data path)"
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from airflow_provider_ducklake.hooks._attach_options import attach_literals
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 from tests.airflow.conftest import Connect
-from tests.support.lakes import LakeUnderTest
+from tests.support.lakes import LakeFactory, LakeUnderTest
 
 pytestmark = pytest.mark.airflow
 
@@ -27,6 +29,14 @@ def test_options_become_literals() -> None:
         "encrypted": "yes",
         "metadata_catalog": "it's",
         "create_if_not_exists": False,
+        "automatic_migration": "on",
+        "busy_timeout": 500,
+        "override_data_path": True,
+        "write_deletion_vectors": False,
+        "META_SECRET": "it's",
+        "meta_hidden": True,
+        "meta_limit": 7,
+        "metadata_parameters": '{"connect_timeout": 5, "it\'s": true}',
     }
     assert attach_literals(given) == {
         "snapshot_version": "7",
@@ -34,6 +44,14 @@ def test_options_become_literals() -> None:
         "encrypted": "true",
         "metadata_catalog": "'it''s'",
         "create_if_not_exists": "false",
+        "automatic_migration": "true",
+        "busy_timeout": "500",
+        "override_data_path": "true",
+        "write_deletion_vectors": "false",
+        "meta_secret": "'it''s'",
+        "meta_hidden": "true",
+        "meta_limit": "7",
+        "metadata_parameters": "MAP {'connect_timeout': '5', 'it''s': 'true'}",
     }
     noon = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
     for value in (noon, "2026-01-31 12:00:00+00:00"):
@@ -53,6 +71,10 @@ def test_options_become_literals() -> None:
         ({"encrypted": "perhaps"}, "true or false"),
         ({"metadata_catalog": ""}, "must be text"),
         ({"snapshot_time": "2026-01-31T12:00:00Z", "snapshot_version": 1}, "not both"),
+        ({"meta_x) --": 1}, "did you mean|there is"),
+        ({"meta_x": ["a"]}, "must be text"),
+        ({"metadata_parameters": 7}, "must be a JSON object"),
+        ({"data_path": "/x"}, "did you mean|there is"),
     ],
 )
 def test_options_that_are_wrong(given: dict[str, Any], message: str) -> None:
@@ -74,6 +96,87 @@ def test_one_snapshot_is_read_only(
             connection.execute("INSERT INTO t VALUES (3)")
     connect_lake(lake_under_test, conn_id="now")
     assert DuckLakeHook("now").get_records("FROM t ORDER BY a") == [(1,), (2,)]
+
+
+@pytest.fixture
+def some_lake(tmp_path: Path) -> LakeUnderTest:
+    """A lake in SQLite with a table `t(a)` that holds 1 (snapshot 1) and 2 (snapshot 2)."""
+    made = LakeFactory("sqlite", tmp_path).create()
+    client = made.client()
+    client.sql("CREATE TABLE t AS SELECT 1 AS a")
+    client.sql("INSERT INTO t VALUES (2)")
+    client.close()
+    return made
+
+
+def test_the_snapshot_of_an_instant(
+    some_lake: LakeUnderTest, connect_lake: Callable[..., None]
+) -> None:
+    connect_lake(some_lake, conn_id="now")
+    first = DuckLakeHook("now").lake().snapshots()[1]
+    connect_lake(some_lake, attach_options={"snapshot_time": first.time.isoformat()})
+    assert DuckLakeHook().get_records("FROM t") == [(1,)]
+
+
+def test_options_of_writing(some_lake: LakeUnderTest, connect_lake: Callable[..., None]) -> None:
+    before = set(some_lake.stored_files())
+    connect_lake(some_lake, attach_options={"data_inlining_row_limit": 5})
+    DuckLakeHook().run("INSERT INTO t VALUES (3)", autocommit=True)
+    assert set(some_lake.stored_files()) == before
+    options = {"data_inlining_row_limit": 0, "write_deletion_vectors": True}
+    connect_lake(some_lake, attach_options=options)
+    DuckLakeHook().run("INSERT INTO t SELECT range FROM range(4, 9)", autocommit=True)
+    DuckLakeHook().run("DELETE FROM t WHERE a = 8", autocommit=True)
+    more = set(some_lake.stored_files()) - before
+    assert sorted(Path(name).suffix for name in more) == [".parquet", ".puffin"]
+
+
+def test_another_data_path_for_one_session(
+    some_lake: LakeUnderTest, connect_lake: Callable[..., None], tmp_path: Path
+) -> None:
+    extra = {"data_path": f"{tmp_path}/elsewhere/", "attach_options": {"override_data_path": True}}
+    connect_lake(some_lake, **extra)
+    statement = "CREATE TABLE u AS SELECT range AS a FROM range(100)"
+    DuckLakeHook().run(statement, autocommit=True)
+    assert list((tmp_path / "elsewhere").rglob("*.parquet"))
+    connect_lake(some_lake, conn_id="now")
+    assert DuckLakeHook("now").lake().data_path == some_lake.data_path
+
+
+def test_parameters_reach_the_database_of_the_catalog(
+    some_lake: LakeUnderTest, connect_lake: Callable[..., None]
+) -> None:
+    options: dict[str, Any] = {"metadata_catalog": "meta", "busy_timeout": 9}
+    connect_lake(some_lake, attach_options={**options, "meta_busy_timeout": 9})
+    assert DuckLakeHook().get_first("SELECT count(*) FROM meta.ducklake_snapshot") == (3,)
+    for given in ({"meta_bogus": 1}, {"metadata_parameters": {"bogus": "s3cret"}}):
+        connect_lake(some_lake, attach_options=given)
+        with pytest.raises(AirflowException, match=r"(?i)bogus"):
+            DuckLakeHook().get_conn()
+
+
+def test_parameters_may_be_secret(connect: Connect) -> None:
+    options = {"meta_password": "pw-one", "metadata_parameters": {"api_token": "pw-two", "a": "b"}}
+    extra = {"attach": "ducklake:sqlite:c.sqlite", "attach_options": options}
+    connect("ducklake_default", conn_type="ducklake", extra=extra)
+    hook = DuckLakeHook()
+    assert set(hook.fields.secrets) == {"pw-one", "pw-two"}
+    assert "pw-" not in repr(hook.fields)
+
+
+def test_an_older_catalog_is_migrated_only_when_asked(
+    some_lake: LakeUnderTest, connect_lake: Callable[..., None]
+) -> None:
+    statement = "UPDATE ducklake_metadata SET value = '0.4' WHERE key = 'version'"
+    with closing(sqlite3.connect(some_lake.location.target)) as database, database:
+        database.execute(statement)
+    connect_lake(some_lake)
+    with pytest.raises(AirflowFailException, match="UnsupportedCatalog"):
+        DuckLakeHook().get_conn()
+    connect_lake(some_lake, attach_options={"automatic_migration": True})
+    assert DuckLakeHook().get_records("FROM t ORDER BY a") == [(1,), (2,)]
+    connect_lake(some_lake)
+    assert DuckLakeHook().lake().head().snapshot_id == 2
 
 
 def test_a_lake_is_created_only_when_asked(connect: Connect, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.operators.catalog import (
     DuckLakeCatalogOperator,
     DuckLakeCreateCatalogOperator,
@@ -18,6 +19,10 @@ from airflow_provider_ducklake.operators.catalog import (
     DuckLakeRenameCatalogOperator,
 )
 from airflow_provider_ducklake.operators.compaction import DuckLakeMergeAdjacentFilesOperator
+from airflow_provider_ducklake.operators.transfer import (
+    DuckLakeExportCatalogOperator,
+    DuckLakeImportCatalogOperator,
+)
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from tests.airflow.conftest import Connect, StandIn, task_context
 
@@ -76,9 +81,57 @@ def test_a_role_is_granted_what_it_was_made_for(root: str) -> None:
     DuckLakeHook("ducklake_default").store().drop_catalog("op.granted")
 
 
+def test_a_lake_goes_in_and_comes_out(root: str, connect: Connect) -> None:
+    extra = {"attach": f"ducklake:sqlite:{root}/lake.sqlite", "data_path": f"{root}/data/"}
+    connect("lake", conn_type="ducklake", extra=extra)
+    Lake.create(DuckLakeHook("lake").location())
+    with DuckLakeHook("lake").get_conn() as connection:
+        connection.execute("CREATE TABLE t AS SELECT i FROM range(20) r(i)")
+
+    def take(**arguments: Any) -> Any:
+        return run(
+            DuckLakeImportCatalogOperator(
+                task_id="x", catalog="op.in", source_conn_id="lake", **arguments
+            )
+        )
+
+    made = take(root="None")
+    assert (made["name"], made["root"], made["parent"]) == ("op.in", f"{root}/data/", None)
+    assert take() == made  # as a retry does
+    with pytest.raises(AirflowFailException, match="exists already"):
+        take(if_not_exists="false")
+    with pytest.raises(AirflowFailException, match='no role "nobody"'):
+        take(role="nobody")
+
+    def write(**arguments: Any) -> Any:
+        target = f"ducklake:duckdb:{root}/out.ducklake"
+        return run(
+            DuckLakeExportCatalogOperator(task_id="x", catalog="op.in", target=target, **arguments)
+        )
+
+    written = write()
+    assert (written["snapshots"], written["tables"], written["data_files"]) == (2, 1, 1)
+    assert write() == written  # as a retry does
+    with DuckLakeHook("ducklake_default", catalog="op.in").get_conn() as connection:
+        connection.execute("INSERT INTO t SELECT i FROM range(20) r(i)")
+    with pytest.raises(AirflowFailException, match="an older export"):
+        write()
+    assert write(replace_older="true", snapshot_id="2")["newest_snapshot"] == 2
+    out = {"attach": f"ducklake:duckdb:{root}/out.ducklake"}
+    connect("out", conn_type="ducklake", extra=out)
+    assert DuckLakeHook("out").get_records("SELECT count(*) FROM t") == [(40,)]
+    run(DuckLakeDropCatalogOperator(task_id="x", catalog="op.in"))
+
+
 @pytest.mark.parametrize("kind", DuckLakeCatalogOperator.__subclasses__())
 def test_every_argument_is_templated(kind: type[DuckLakeCatalogOperator]) -> None:
-    arguments = {"catalog": "c", "source": "s", "new_name": "n"}
+    arguments = {
+        "catalog": "c",
+        "source": "s",
+        "new_name": "n",
+        "source_conn_id": "l",
+        "target": "ducklake:duckdb:/x",
+    }
     operator = kind(
         task_id="x", **{k: v for k, v in arguments.items() if k in kind.template_fields}
     )

@@ -20,6 +20,7 @@ from airflow_provider_ducklake.operators.ingest import DuckLakeIngestOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from tests.airflow.conftest import Connect, TaskLog, task_context, wait_for
 from tests.support.lakes import LakeFactory, LakeUnderTest, catalog_fingerprint
+from tests.support.s3 import S3Server, options_for
 
 pytestmark = [
     pytest.mark.airflow,
@@ -86,6 +87,30 @@ def test_load_retry_merge_and_wait(lake: LakeUnderTest, tmp_path: Path) -> None:
     assert snapshot.author == "airflow"
     assert snapshot.message == "ingest by task nightly.load_1, run manual__2026-01-02"
     assert '"task_id": "load_1"' in str(snapshot.extra_info)
+
+
+def test_a_lake_in_a_bucket_from_its_first_run_on(
+    s3_server: S3Server, tmp_path: Path, connect: Connect
+) -> None:
+    """Catalog and data on S3: the first load makes the lake, and all others see it."""
+    connect("spark_default", conn_type="spark", host="local[2]")
+    url = f"{s3_server.url}/lake/catalog.sqlite"
+    options = dict(options_for(s3_server))
+    extra = {"catalog_url": url, "data_path": f"{s3_server.url}/lake/data/"}
+    connect("ducklake_default", conn_type="ducklake", extra={**extra, "storage_options": options})
+    load = DuckLakeIngestOperator(
+        task_id="load", table="t", source=source(tmp_path, 0, 10), create_table=True
+    )
+    done = load.execute(task_context())
+    assert done["lake"] == f"sqlite catalog {url}"
+    assert done["tables"][0]["rows"] == 10
+    found = load.get_job_result(None, task_context())
+    assert found["snapshot_after"] == done["snapshot_after"]
+    sensor = DuckLakeSnapshotSensor(task_id="wait", tables="t", baseline=0)
+    assert sensor.execute(task_context()) == done["snapshot_after"]
+    assert DuckLakeHook().get_first("SELECT count(*), sum(a) FROM t") == (10, 45)
+    works, message = DuckLakeHook().test_connection()
+    assert works, message
 
 
 def test_bad_input_is_one_line_and_no_retry(lake: LakeUnderTest, tmp_path: Path) -> None:

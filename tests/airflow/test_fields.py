@@ -150,6 +150,16 @@ def test_secrets_are_known() -> None:
         ),
         ({"extra": {"attach": "ducklake:postgres:sslpassword=geheim"}}, "sslpassword cannot"),
         ({"extra": {"attach": "ducklake:postgres:geheim geheim"}}, "not a libpq connection string"),
+        ({"extra": {"catalog_url": "lake/c.sqlite"}}, "is no URL: write s3://"),
+        ({"extra": {"catalog_url": "s3://k:geheim@b/c.sqlite"}}, "carries credentials"),
+        ({"host": "h", "extra": {"catalog_url": "s3://b/c"}}, "leave host empty"),
+        ({"extra": {"catalog_url": "s3://b/c", "attach": "x"}}, "leave attach empty"),
+        ({"extra": {"catalog_url": "s3://b/c", "catalog": "a"}}, "only a store in PostgreSQL"),
+        ({"extra": {"catalog_url": "s3://b/c", "metadata_schema": "m"}}, "no schemas"),
+        (
+            {"extra": {"catalog_url": "s3://b/c", "attach_options": {"create_if_not_exists": 1}}},
+            "nothing can be created or migrated",
+        ),
     ],
 )
 def test_wrong_connections_are_told_apart(fields: dict[str, Any], message: str) -> None:

@@ -32,12 +32,12 @@ from airflow_provider_ducklake.storage import (
     StoreUnreachable,
     open_store,
 )
-from tests.storage import conftest as storage
 from tests.support import places
+from tests.support.faulty_s3 import FaultyS3
 from tests.support.places import Place, add
-from tests.support.s3 import S3Server
+from tests.support.s3 import S3Server, options_for
 
-faulty_s3, local, place = storage.faulty_s3, places.local, places.place
+local, place = places.local, places.place
 
 
 def kept_in(error: LakeError) -> Path:
@@ -337,7 +337,7 @@ def test_a_url_that_names_no_object_is_refused(url: str) -> None:
 
 
 def test_a_bucket_that_is_not_there_is_no_first_run(s3_server: S3Server) -> None:
-    options = storage.options_for(s3_server)
+    options = options_for(s3_server)
     url = "s3://no-such-bucket/catalog.sqlite"
     for read_only in (False, True):
         with pytest.raises(StorageError), checked_out(url, options, read_only=read_only):
@@ -357,7 +357,7 @@ def test_a_store_that_ignores_conditions_is_refused(
         return write(store, path, data, **conditions)
 
     monkeypatch.setattr(RoutedStore, "write", careless)
-    options = storage.options_for(s3_server)
+    options = options_for(s3_server)
     for condition in ("if_absent", "if_match"):
         ignored[:] = [condition]
         with (
@@ -368,7 +368,7 @@ def test_a_store_that_ignores_conditions_is_refused(
     assert list(open_store(s3_server.url, options).list(s3_server.url)) == []
 
 
-def s3_place(faulty: storage.FaultyS3, local: Path) -> Place:
+def s3_place(faulty: FaultyS3, local: Path) -> Place:
     """Return a lake behind a proxy that can be told to refuse requests."""
     found = Place(f"{faulty.server.url}/catalog.sqlite", faulty.store._options, local)
     found.begin()
@@ -384,7 +384,7 @@ def s3_place(faulty: storage.FaultyS3, local: Path) -> Place:
 )
 @pytest.mark.usefixtures("impatient")
 def test_what_cannot_be_put_back_is_kept(
-    faulty_s3: storage.FaultyS3, local: Path, status: int, code: str, error: type[LakeError]
+    faulty_s3: FaultyS3, local: Path, status: int, code: str, error: type[LakeError]
 ) -> None:
     place = s3_place(faulty_s3, local)
 
@@ -401,7 +401,7 @@ def test_what_cannot_be_put_back_is_kept(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_store_that_comes_back_gets_the_catalog(faulty_s3: storage.FaultyS3, local: Path) -> None:
+def test_a_store_that_comes_back_gets_the_catalog(faulty_s3: FaultyS3, local: Path) -> None:
     place = s3_place(faulty_s3, local)
     answers = [(503, "SlowDown"), (500, "InternalError")]
 

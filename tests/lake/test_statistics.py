@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from airflow_provider_ducklake.lake.columns import Column
@@ -97,3 +100,39 @@ def test_nan_is_known_only_when_every_file_says_so() -> None:
 
 def test_a_bound_its_type_cannot_read_is_no_bound() -> None:
     assert bound_of("int32", ["1", "one"], smallest=True) is None
+
+
+_FORKS_AMONG_THREADS = """
+import os, signal, threading
+from airflow_provider_ducklake.lake.statistics import bound_of
+
+def check():
+    for number in range(200):
+        texts = [str(number), "9", "-10"]
+        assert bound_of("int64", texts, smallest=False) == str(max(number, 9)), number
+        assert bound_of("date", ["2026-01-02", "0044-03-15 (BC)"], smallest=True)[:4] == "0044"
+
+def child():
+    signal.alarm(60)  # one that waits for what its parent held is ended
+    check()
+
+threads = [threading.Thread(target=check) for _ in range(4)]
+check()
+for thread in threads:
+    thread.start()
+for _ in range(5):
+    if (pid := os.fork()) == 0:
+        child()
+        raise SystemExit(0)  # ends as an interpreter does, with what it inherited
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+for thread in threads:
+    thread.join()
+print("compared")
+"""
+
+
+def test_bounds_are_compared_in_threads_and_forked_processes() -> None:
+    """As workers of Spark are forked, and catalogs of a fleet are worked on in threads."""
+    command = [sys.executable, "-W", "ignore", "-c", _FORKS_AMONG_THREADS]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "compared\n"), ran.stderr

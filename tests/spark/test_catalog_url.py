@@ -24,11 +24,10 @@ from airflow_provider_ducklake.spark.cli import main
 from airflow_provider_ducklake.spark.operations import run_operation
 from airflow_provider_ducklake.spark.runner import LocalRunner
 from airflow_provider_ducklake.storage import open_store
-from tests.storage.conftest import options_for
 from tests.support import places
 from tests.support.places import Place, add
 from tests.support.reference import extension_file
-from tests.support.s3 import S3Server
+from tests.support.s3 import S3Server, options_for
 
 local = places.local
 
@@ -165,6 +164,19 @@ def test_a_catalog_is_named_one_way_only(
     assert "--metadata-schema" in capsys.readouterr().err
     assert command(bucket, "create_lake", "--data-path", "data/") == 1
     assert "is relative" in capsys.readouterr().err
+
+
+def test_by_attach_such_a_catalog_is_only_read(
+    bucket: Bucket, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket.begin()
+    before = bucket.store.head(bucket.url)
+    attach = ["--attach", f"ducklake:sqlite:{bucket.url}"]
+    assert main(["info", "--json", *attach]) == 0
+    assert json.loads(capsys.readouterr().out)["lake"] == f"sqlite catalog {bucket.url}"
+    assert main(["create_table", *attach, "--table", "u", "--option", "columns=id int64"]) == 1
+    assert "--catalog-url" in capsys.readouterr().err
+    assert bucket.store.head(bucket.url) == before
 
 
 def test_a_job_waits_for_the_lease_as_long_as_it_is_told(

@@ -137,8 +137,8 @@ def test_catalogs_that_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixt
     sqlite3.connect(empty).close()
     empty.touch()
     cases = {
-        f"ducklake:sqlite:{tmp_path}/missing.sqlite": "CatalogUnavailable: there is no",
-        f"ducklake:duckdb:{tmp_path}/missing.db": "CatalogUnavailable: there is no",
+        f"ducklake:sqlite:{tmp_path}/missing.sqlite": "NotFound: there is no",
+        f"ducklake:duckdb:{tmp_path}/missing.db": "NotFound: there is no",
         f"ducklake:sqlite:{text}": "UnsupportedCatalog",
         f"ducklake:duckdb:{text}": "UnsupportedCatalog",
         f"ducklake:sqlite:{empty}": "UnsupportedCatalog",

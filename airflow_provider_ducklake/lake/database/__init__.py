@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from airflow_provider_ducklake.lake.database.base import Database, Session, Value
 from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.storage import StorageOptions
 
 __all__ = ["Database", "Session", "Value", "open_database"]
 
 
-def open_database(location: CatalogLocation, *, lock_timeout: float = 60.0) -> Database:
+def open_database(
+    location: CatalogLocation,
+    *,
+    storage: StorageOptions | None = None,
+    lock_timeout: float = 60.0,
+) -> Database:
     """Return the database a location names; nothing is connected or created yet.
 
     Args:
         location: Where the catalog lives.
+        storage: How a catalog in a bucket is reached.
         lock_timeout: Seconds to wait for a file that another client holds.
+
+    Raises:
+        UnsupportedCatalog: Only DuckDB itself can reach it.
     """
+    location.require_reach()
+    if location.in_bucket:
+        from airflow_provider_ducklake.lake.database.bucket import BucketDatabase
+
+        return BucketDatabase(location, storage, lock_timeout)
     if location.kind == "sqlite":
         from airflow_provider_ducklake.lake.database.sqlite import SqliteDatabase
 
