@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import duckdb
 
@@ -99,13 +101,22 @@ def _by_value(type_name: str, texts: list[str], pick: str) -> str | None:
     # The type comes from a closed table and `pick` from the two words above.
     compared = f"CAST(v AS {duckdb_type(type_name)})"
     query = f"SELECT {pick}(v, {compared}) FROM (SELECT unnest(?::VARCHAR[]) v)"
-    with duckdb.connect(":memory:") as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with _instance(os.getpid()).cursor() as connection:
         try:
             row = connection.execute(query, [texts]).fetchone()
         except duckdb.ConversionException:
             return None  # a bound this type cannot read is no bound
     return None if row is None else row[0]
+
+
+@cache
+def _instance(process: int) -> duckdb.DuckDBPyConnection:
+    # To start one takes twenty milliseconds, and a commit compares two bounds of each column. Each
+    # thread has a cursor of its own. A forked process starts another and leaves its parent's alone:
+    # some thread of the parent may have been in the middle of a query.
+    connection = duckdb.connect(":memory:", config={"threads": 1})
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    return connection
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,8 @@ class DuckLakeCatalogOperator(BaseOperator):
         try:
             if not given(self.catalog):
                 raise ConfigurationError("catalog names no catalog")
-            result = self.run_on(DuckLakeHook(self.ducklake_conn_id).store())
+            with DuckLakeHook(self.ducklake_conn_id).store() as store:
+                result = self.run_on(store)
         except LakeError as error:
             raise airflow_error(error) from None
         self.log.info("%s", result)

@@ -180,9 +180,11 @@ class Siege:
     def leaks(self, seen: Iterable[str], statements: Iterable[str]) -> list[str]:
         """Return the victim's secrets in what was seen, but for those the statements name."""
         text, said = "\n".join(seen).lower(), "\n".join(statements).lower()
-        found = [secret for secret in self.secrets if secret in text and secret not in said]
-        numbers = {number for number in re.findall(r"\d+", text) if int(number) in self.ids}
-        return sorted({*found, *(number for number in numbers if number not in said)})
+        numbers = set(re.findall(r"\d+", text))
+        # A number is one as a whole: its digits turn up in the decimals of any statistics.
+        found = {s for s in self.secrets if s in (numbers if s.isdigit() else text)}
+        found |= {number for number in numbers if int(number) in self.ids}
+        return sorted(secret for secret in found if secret not in said)
 
     def by_psycopg(self, statements: list[str], conninfo: str | None = None) -> list[str]:
         """Run a script through psycopg; return all that came back, errors and notices too."""

@@ -49,8 +49,15 @@ def test_a_store_is_made_once(conninfo: str, tmp_path: Path) -> None:
     assert store.init(f"{tmp_path}/lakes/").catalogs == store.upgrade().catalogs == 1
     with pytest.raises(ConfigurationError, match="a store with the root"):
         store.init(f"{tmp_path}/elsewhere")
-    with pytest.raises(ConfigurationError, match="full path or a URL"):
-        CatalogStore(conninfo).init("lakes")
+    assert store.init(f"file://{tmp_path}//lakes").root == made.root
+
+
+def test_roots_of_a_store_that_are_none(conninfo: str) -> None:
+    store = CatalogStore(conninfo)
+    for root in ("lakes", "/lakes/../other", "s3://bucket/./lakes", "/lakes/.", "file:lakes"):
+        with pytest.raises(ConfigurationError, match=r"full path or a URL, without \. or \.\."):
+            store.init(root)
+    assert store.init("S3A://Bucket//lakes").root == "s3://Bucket/lakes/"
 
 
 def test_two_can_make_it_at_once(conninfo: str, tmp_path: Path) -> None:

@@ -125,5 +125,6 @@ def test_in_and_out(
     assert reader.sql("SELECT count(*) FROM t") == [(45,)]
     assert reader.sql("SELECT count(*) FROM t AT (VERSION => 1)") == [(50,)]
     reader.close()
-    status, _, err = run(capsys, "export", "acme", target, attach)
+    assert run(capsys, "export", "acme", target, attach, "--json") == (0, out, "")
+    status, _, err = run(capsys, "export", "acme", target, attach, "--snapshot", "1")
     assert (status, "exists already" in err) == (1, True)

@@ -17,7 +17,8 @@ from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.results import OperationResult
 from airflow_provider_ducklake.lake.store.fleet import (
     STEPS,
-    Finding,
+    CatalogWork,
+    FleetPlan,
     FleetPolicy,
     plan_fleet,
 )
@@ -27,15 +28,17 @@ from airflow_provider_ducklake.spark.runner import LocalRunner
 from tests.support.lakes import stock_client
 from tests.support.reference import ReferenceClient
 
-FINDINGS = st.lists(
+WORK = st.lists(
     st.builds(
-        Finding,
+        CatalogWork,
         st.sampled_from([f"c{n}" for n in range(40)]),
-        st.sampled_from(STEPS),
+        st.sets(st.sampled_from(STEPS), min_size=1).map(
+            lambda some: tuple(step for step in STEPS if step in some)
+        ),
         st.integers(1, 10_000),
         st.integers(0, 2**40),
     ),
-    max_size=80,
+    unique_by=lambda work: work.catalog,
 )
 POLICIES = st.builds(
     FleetPolicy,
@@ -46,37 +49,47 @@ POLICIES = st.builds(
 )
 
 
-@given(findings=FINDINGS, policy=POLICIES)
-def test_plans_keep_to_their_budget(findings: list[Finding], policy: FleetPolicy) -> None:
-    plan = plan_fleet(findings, policy)
+def planned(work: list[CatalogWork], policy: FleetPolicy) -> FleetPlan:
+    """Rank work and plan, as the store does with what it finds."""
+    ranked = sorted(work, key=lambda item: (-item.score, item.catalog))
+    return plan_fleet([(len(work), item) for item in ranked], policy)
+
+
+@given(work=WORK, policy=POLICIES)
+def test_plans_keep_to_their_budget(work: list[CatalogWork], policy: FleetPolicy) -> None:
+    plan = planned(work, policy)
     placed = [name for batch in plan.batches for name in batch]
     assert len(placed) == len(set(placed)) == plan.catalogs <= policy.max_catalogs
-    assert plan.catalogs + plan.left == len({finding.catalog for finding in findings})
+    assert plan.catalogs + plan.left == len(work)
     assert plan.size <= policy.max_bytes
     assert all(0 < len(batch) <= policy.batch_catalogs for batch in plan.batches)
     assert len(plan.batches) == -(-plan.catalogs // policy.batch_catalogs)
-    wanted = {(finding.catalog, finding.step) for finding in findings}
+    wanted = {item.catalog: list(item.steps) for item in work}
     for batch in plan.batches:
         for name, steps in batch.items():
-            assert steps == [step for step in STEPS if (name, step) in wanted]
-    scores = [work.score for work in plan.work]
+            assert steps == wanted[name]
+    scores = [item.score for item in plan.work]
     assert scores == sorted(scores, reverse=True)
+    share = int(policy.max_bytes * policy.max_share)
+    if plan.catalogs < policy.max_catalogs:
+        turned_down = [min(i.size, share) for i in work if i not in plan.work]
+        assert all(plan.size + cost > policy.max_bytes for cost in turned_down)
 
 
 def test_many_small_files_go_before_few_large_ones() -> None:
-    findings = [
-        Finding("giant", "merge_adjacent_files", 100, 10**12),
-        Finding("small", "merge_adjacent_files", 100, 10**6),
-        Finding("idle", "cleanup_old_files", 1, 0),
+    work = [
+        CatalogWork("giant", ("merge_adjacent_files",), 100, 10**12),
+        CatalogWork("small", ("merge_adjacent_files",), 100, 10**6),
+        CatalogWork("idle", ("cleanup_old_files",), 1, 0),
     ]
-    plan = plan_fleet(findings, FleetPolicy())
+    plan = planned(work, FleetPolicy())
     assert [work.catalog for work in plan.work] == ["small", "idle", "giant"]
 
 
 def test_one_giant_does_not_take_it_all() -> None:
-    findings = [Finding("giant", "merge_adjacent_files", 10**9, 10**15)]
-    findings += [Finding(f"c{n}", "merge_adjacent_files", 9, 10**6) for n in range(100)]
-    plan = plan_fleet(findings, FleetPolicy(max_bytes=10**9, batch_catalogs=50))
+    work = [CatalogWork("giant", ("merge_adjacent_files",), 10**9, 10**15)]
+    work += [CatalogWork(f"c{n}", ("merge_adjacent_files",), 9, 10**6) for n in range(100)]
+    plan = planned(work, FleetPolicy(max_bytes=10**9, batch_catalogs=50))
     assert plan.catalogs == 101
     giant, *others = sorted(plan.batches, key=lambda batch: "giant" not in batch)
     assert [len(batch) for batch in others] == [50, 50]

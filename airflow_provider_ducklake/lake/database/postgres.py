@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from typing import Final
 
 import psycopg
 from psycopg import sql
 
-from airflow_provider_ducklake.lake.database.base import Row, Session, Value
+from airflow_provider_ducklake.lake.database.base import Row, Session, Value, batches
+from airflow_provider_ducklake.lake.database.kept_connections import KeptConnections, connect
 from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailable,
     CommitStateUnknown,
@@ -20,10 +21,11 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.location import CatalogLocation
-from airflow_provider_ducklake.lake.metadata_tables import METADATA_TABLES
+from airflow_provider_ducklake.lake.metadata_tables import BY_NAME, METADATA_TABLES
 from airflow_provider_ducklake.lake.store.refusals import refusal_of_store
 
 Connection = psycopg.Connection[Row]
+_ROWS: Final = 10_000  # inserted by one statement
 _RACES: Final = (
     psycopg.errors.UniqueViolation,
     psycopg.errors.SerializationFailure,
@@ -49,6 +51,17 @@ class PostgresSession(Session):
         text = statement.replace("%", "%%").replace("?", "%s")
         cursor = self._connection.execute(sql.SQL(text), parameters)
         return (cursor.fetchall() if cursor.description else []), cursor.rowcount
+
+    def insert(self, table: str, rows: Iterable[Sequence[Value]]) -> None:
+        # An array for each column: a statement with a parameter for every value of hundreds of
+        # rows takes longer to be parsed, here and by the server, than to be run.
+        columns = BY_NAME[table].columns
+        names = ", ".join(quote_identifier(name) for name, _ in columns)
+        given = ", ".join(f"CAST(%s AS {kind}[])" for _, kind in columns)
+        text = self._expand(f"INSERT INTO {{{table}}} ({names}) SELECT * FROM unnest({given})", {})
+        for batch in batches(list(rows), _ROWS):
+            arrays = [list(values) for values in zip(*batch, strict=True)]
+            self._connection.execute(sql.SQL(text), arrays)
 
     def has_table(self, name: str) -> bool:
         query = sql.SQL("SELECT to_regclass({})").format(
@@ -108,9 +121,20 @@ class PostgresSession(Session):
 class PostgresDatabase:
     """A schema of a PostgreSQL database."""
 
-    def __init__(self, location: CatalogLocation, lock_timeout: float) -> None:
+    def __init__(
+        self, location: CatalogLocation, lock_timeout: float, kept: KeptConnections | None = None
+    ) -> None:
+        """Name a database; nothing is connected yet.
+
+        Args:
+            location: The catalog.
+            lock_timeout: Seconds to wait for a lock that another session holds.
+            kept: Connections to use instead of a new one each time, to the store of which the
+                location names a catalog.
+        """
         self._location = location
         self._lock_timeout = lock_timeout
+        self._kept = kept
         self._schema = location.metadata_schema or "public"
         self._in_store = location.in_store
 
@@ -121,52 +145,54 @@ class PostgresDatabase:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
             with self._errors_named(connection):
-                yield self._session(connection)
+                yield self._begin(connection)
                 connection.rollback()
 
     @contextmanager
     def write(self) -> Iterator[Session]:
         """See `Database.write`."""
         with self._connection() as connection, self._errors_named(connection):
-            yield self._session(connection)
+            yield self._begin(connection)
             self._commit(connection)
 
     @contextmanager
     def create(self) -> Iterator[Session]:
         """See `Database.create`."""
         with self._connection() as connection, self._errors_named(connection):
+            session = self._begin(connection)
             connection.execute(
                 sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema))
             )
-            yield self._session(connection)
+            yield session
             self._commit(connection)
-
-    def _session(self, connection: Connection) -> PostgresSession:
-        return PostgresSession(connection, self._schema, self._in_store)
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
-        try:
-            connection: Connection = psycopg.connect(
-                self._location.conninfo,
-                connect_timeout=10,
-                application_name="airflow-provider-ducklake",
-            )
-        except psycopg.Error as error:
-            raise CatalogUnavailable(
-                f"{self._location} cannot be reached: {_first_line(error)}"
-            ) from None
-        try:
-            connection.execute("SET TIME ZONE 'UTC'")
-            connection.execute(
-                sql.SQL("SET lock_timeout = {}").format(int(self._lock_timeout * 1000))
-            )
-            if self._in_store:
-                connection.execute("SET ducklake.schedules_files = 'on'")
-            connection.commit()
+        with ExitStack() as stack:
+            try:
+                if self._kept is None:
+                    connection = stack.enter_context(closing(connect(self._location.conninfo)))
+                else:
+                    connection = stack.enter_context(self._kept.borrow())
+            except psycopg.Error as error:
+                raise CatalogUnavailable(
+                    f"{self._location} cannot be reached: {_first_line(error)}"
+                ) from None
             yield connection
-        finally:
-            connection.close()
+
+    def _begin(self, connection: Connection) -> PostgresSession:
+        """Begin a transaction, with settings that end with it: the connection may be kept."""
+        settings = {"TimeZone": "UTC", "lock_timeout": str(int(self._lock_timeout * 1000))}
+        if self._in_store:
+            settings["ducklake.schedules_files"] = "on"
+        if self._kept is not None:
+            settings["ducklake.catalog"] = str(self._location.catalog)
+        calls = sql.SQL(", ").join(
+            sql.SQL("set_config({}, {}, true)").format(name, value)
+            for name, value in settings.items()
+        )
+        connection.execute(sql.SQL("SELECT ") + calls)
+        return PostgresSession(connection, self._schema, self._in_store)
 
     def _commit(self, connection: Connection) -> None:
         try:

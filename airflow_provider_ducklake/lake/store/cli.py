@@ -175,8 +175,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG_USAGE if leave.code else DONE
     try:
         password = os.environ.get(PASSWORD_VARIABLE)
-        store = CatalogStore.at(CatalogLocation.parse(given.attach, password=password))
-        result = VERBS[given.verb][0](store, given)
+        with CatalogStore.at(CatalogLocation.parse(given.attach, password=password)) as store:
+            result = VERBS[given.verb][0](store, given)
     except LakeError as error:
         message = " ".join(str(error).split())
         print(f"ducklake: ERROR {type(error).__name__}: {message}", file=sys.stderr)

@@ -1,21 +1,15 @@
-"""Which catalogs of a store need upkeep most: found by a few queries over all of them, then ranked.
+"""Which catalogs of a store are worked on next: benefit by cost, within a budget, in batches.
 
-The queries look at rows only, never at files, and each reads one table once. Ranking and batching
-are pure: benefit by cost, within a budget, no catalog with more than its share of it.
+No catalog takes more than its share of the budget. What they need comes from `fleet_work`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-import psycopg
+from typing import Final
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # In the order they are run in: snapshots let go before files are merged, files are deleted last.
 STEPS: Final = (
@@ -91,16 +85,6 @@ class CatalogWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Work of one kind in one catalog, as a query found it."""
-
-    catalog: str
-    step: str
-    files: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
 class FleetPlan:
     """The work of one run.
 
@@ -119,51 +103,36 @@ class FleetPlan:
     work: tuple[CatalogWork, ...] = field(default=(), repr=False)
 
 
-def plan_fleet(findings: Iterable[Finding], policy: FleetPolicy) -> FleetPlan:
-    """Rank what was found and put it into batches.
+def plan_fleet(ranked: Iterable[tuple[int, CatalogWork]], policy: FleetPolicy) -> FleetPlan:
+    """Take what the budget allows, and put it into batches.
 
     Args:
-        findings: Work by catalog and kind.
+        ranked: How many catalogs have work, with that of each, best first; not read beyond what the
+            plan needs.
         policy: The budget.
 
     Returns:
         The plan. A catalog whose bytes are more than its share is taken all the same when it is
         its turn, but alone of its kind: its own limits bound what one run rewrites.
     """
-    ranked = sorted(_by_catalog(findings), key=lambda work: (-work.score, work.catalog))
     share = int(policy.max_bytes * policy.max_share)
     chosen: list[CatalogWork] = []
-    spent = 0
-    for work in ranked:
+    spent = left = 0
+    for total, work in ranked:
         cost = min(work.size, share)
+        if spent + cost <= policy.max_bytes:
+            chosen.append(work)
+            spent += cost
+        left = total - len(chosen)
         if len(chosen) == policy.max_catalogs:
             break
-        if spent + cost > policy.max_bytes:
-            continue
-        chosen.append(work)
-        spent += cost
     return FleetPlan(
         batches=tuple(_batches(chosen, policy.batch_catalogs)),
         catalogs=len(chosen),
-        left=len(ranked) - len(chosen),
+        left=left,
         size=spent,
         work=tuple(chosen),
     )
-
-
-def _by_catalog(findings: Iterable[Finding]) -> list[CatalogWork]:
-    found: dict[str, list[Finding]] = defaultdict(list)
-    for finding in findings:
-        found[finding.catalog].append(finding)
-    return [
-        CatalogWork(
-            catalog,
-            tuple(step for step in STEPS if any(f.step == step for f in own)),
-            sum(finding.files for finding in own),
-            sum(finding.size for finding in own),
-        )
-        for catalog, own in found.items()
-    ]
 
 
 def _batches(work: Sequence[CatalogWork], size: int) -> list[dict[str, list[str]]]:
@@ -177,66 +146,3 @@ def _batches(work: Sequence[CatalogWork], size: int) -> list[dict[str, list[str]
         batches[lightest][item.catalog] = list(item.steps)
         loads[lightest] += item.size + FILE_COST
     return batches
-
-
-def find_work(connection: Connection, policy: FleetPolicy) -> list[Finding]:
-    """Return what needs to be done in all live catalogs; one query for each kind of work.
-
-    Args:
-        connection: Of the service role; one read transaction.
-        policy: What counts as work.
-    """
-    small = (policy.small_file_size, policy.min_small_files)
-    queries: list[tuple[str, str, tuple[Any, ...]]] = [
-        ("merge_adjacent_files", _SMALL_FILES, small),
-        ("rewrite_data_files", _DELETED_ROWS, (policy.delete_threshold,)),
-        ("expire_snapshots", _OLD_SNAPSHOTS, (policy.expire_older_than, policy.min_expired)),
-        ("cleanup_old_files", _SCHEDULED_FILES, (policy.delete_older_than,)),
-        ("flush_inlined_data", _INLINED_TABLES, ()),
-    ]
-    findings = []
-    for step, query, parameters in queries:
-        rows = connection.execute(query.encode(), parameters)
-        findings += [Finding(name, step, int(files), int(size)) for name, files, size in rows]
-    return findings
-
-
-_NAMED: Final = """
-    SELECT c.catalog_name, sum(w.files), sum(w.size) FROM ({}) w
-    JOIN ducklake.ducklake_catalog c USING (catalog_id) WHERE c.state = 'live' GROUP BY 1
-"""
-_SMALL_FILES: Final = _NAMED.format("""
-    SELECT f.catalog_id, count(*) - 1 AS files, sum(f.file_size_bytes) AS size
-    FROM ducklake.ducklake_data_file f
-    WHERE f.end_snapshot IS NULL AND f.table_id >= 0 AND f.file_size_bytes < %s
-    GROUP BY f.catalog_id, f.table_id, f.partition_id HAVING count(*) >= %s
-""")
-_DELETED_ROWS: Final = _NAMED.format("""
-    SELECT d.catalog_id, 1 AS files, f.file_size_bytes AS size
-    FROM ducklake.ducklake_delete_file d
-    JOIN ducklake.ducklake_data_file f
-        ON f.catalog_id = d.catalog_id AND f.data_file_id = d.data_file_id
-    WHERE d.end_snapshot IS NULL AND f.end_snapshot IS NULL
-        AND d.delete_count >= f.record_count * %s::float8
-""")
-# The newest snapshot of a catalog stays, however old it is.
-_OLD_SNAPSHOTS: Final = _NAMED.format("""
-    SELECT s.catalog_id, 1 AS files, 0 AS size
-    FROM (
-        SELECT s.catalog_id, count(*) FILTER (WHERE s.snapshot_time < now() - %s::interval) AS old,
-            count(*) AS of_all
-        FROM ducklake.ducklake_snapshot s GROUP BY s.catalog_id HAVING count(*) > 1
-    ) s
-    WHERE least(s.old, s.of_all - 1) >= greatest(%s, 1)
-""")
-_SCHEDULED_FILES: Final = _NAMED.format("""
-    SELECT f.catalog_id, count(*) AS files, 0 AS size
-    FROM ducklake.ducklake_files_scheduled_for_deletion f
-    WHERE f.schedule_start < now() - %s::interval GROUP BY f.catalog_id
-""")
-_INLINED_TABLES: Final = _NAMED.format("""
-    SELECT i.catalog_id, 1 AS files, 0 AS size
-    FROM ducklake.ducklake_inlined_data_tables i
-    JOIN pg_class r ON r.relnamespace = 'lake'::regnamespace AND r.relname = i.table_name
-    WHERE pg_relation_size(r.oid) > 0 GROUP BY i.catalog_id
-""")

@@ -8,7 +8,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from airflow_provider_ducklake.lake.errors import UnsupportedCatalog
+from airflow_provider_ducklake.lake.errors import ConfigurationError, UnsupportedCatalog
 from airflow_provider_ducklake.lake.store.layout import (
     OWNER,
     ROLES,
@@ -43,8 +43,20 @@ def has_store(connection: Connection) -> bool:
     return connection.execute("SELECT to_regclass('ducklake.store')").fetchone() != (None,)
 
 
+def has_root(connection: Connection, root: str) -> bool:
+    """Tell whether the store there is has a root, however that is spelled."""
+    found = connection.execute(
+        "SELECT ducklake.place(s.root) = ducklake.place(%s) FROM ducklake.store s", (root,)
+    )
+    return found.fetchone() == (True,)
+
+
 def create_store(connection: Connection, root: str) -> None:
-    """Make roles, schemas, tables, views and functions; raises what the database refuses."""
+    """Make roles, schemas, tables, views and functions; raises what the database refuses.
+
+    Raises:
+        ConfigurationError: The root is no full path or URL.
+    """
     for role in ROLES:
         connection.execute(
             sql.SQL(
@@ -53,14 +65,22 @@ def create_store(connection: Connection, root: str) -> None:
             ).format(sql.Identifier(role))
         )
     _run(connection, f"GRANT {OWNER} TO CURRENT_USER")
+    # So that its function `admit` can make roles tenants.
+    _run(connection, f"GRANT {TENANT} TO {OWNER} WITH ADMIN OPTION")
     for schema in SCHEMAS:
         _run(connection, f"CREATE SCHEMA {schema} AUTHORIZATION {OWNER}")
     _run(connection, f"SET LOCAL ROLE {OWNER}")
     for statement in statements():
         _run(connection, statement)
-    connection.execute(
-        "INSERT INTO ducklake.store (version, root) VALUES (%s, %s)", (STORE_VERSION, root)
+    stored = connection.execute(
+        "INSERT INTO ducklake.store (version, root) "
+        "SELECT %s, root FROM ducklake.canonical(%s) root WHERE root IS NOT NULL",
+        (STORE_VERSION, root),
     )
+    if not stored.rowcount:
+        raise ConfigurationError(
+            f"the root {root!r} of a store must be a full path or a URL, without . or .. in it"
+        )
     for statement in _grants():
         _run(connection, statement)
     connection.execute("RESET ROLE")
@@ -70,7 +90,8 @@ def create_store(connection: Connection, root: str) -> None:
 def _grants() -> Iterator[str]:
     """Yield who may do what: tenants see the views and nothing below them."""
     yield "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA ducklake FROM PUBLIC"
-    for function in ("current_catalog_id()", "may_read(bigint)"):
+    # What views call and indexes are made of runs as whoever uses them; by name tenants reach none.
+    for function in ("current_catalog_id()", "is_service()", "may_read(bigint)", "place(text)"):
         yield f"GRANT EXECUTE ON FUNCTION ducklake.{function} TO {TENANT}"
     yield f"GRANT USAGE ON SCHEMA lake, ducklake_api TO {TENANT}, {SERVICE}"
     rights = "SELECT, INSERT, UPDATE, DELETE"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
-from uuid import UUID
 
 import psycopg
-from psycopg import sql
 
+from airflow_provider_ducklake.lake.database.kept_connections import KeptConnections, connect
 from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailable,
     ConfigurationError,
@@ -21,88 +18,45 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.paths import as_directory
-from airflow_provider_ducklake.lake.store.fleet import (
-    FleetPlan,
-    FleetPolicy,
-    find_work,
-    plan_fleet,
-)
+from airflow_provider_ducklake.lake.store.fleet import FleetPlan, FleetPolicy, plan_fleet
+from airflow_provider_ducklake.lake.store.fleet_work import ranked_work
 from airflow_provider_ducklake.lake.store.install import (
     check_server,
     create_store,
+    has_root,
     has_store,
     lock,
     upgrade_store,
 )
-from airflow_provider_ducklake.lake.store.layout import TENANT
 from airflow_provider_ducklake.lake.store.ledger import LedgerEntry, write_entries
 from airflow_provider_ducklake.lake.store.purge import PurgeResult, purge
 from airflow_provider_ducklake.lake.store.refusals import refusal_of_store
+from airflow_provider_ducklake.lake.store.registry import (
+    CatalogEntry,
+    StoreStatus,
+    find_catalog,
+    get_catalog,
+    list_catalogs,
+    read_status,
+)
 from airflow_provider_ducklake.storage import StorageOptions
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class StoreStatus:
-    """What a store is.
-
-    Attributes:
-        version: Its layout's version.
-        root: Directory or URL under which catalogs have their own, ending in `/`.
-        catalogs: How many there are.
-        dropped: How many were dropped and have files that wait for deletion.
-        size: Bytes of its tables and indexes in the database.
-    """
-
-    version: int
-    root: str
-    catalogs: int
-    dropped: int
-    size: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogEntry:
-    """One catalog of a store.
-
-    Attributes:
-        name: Its name, unique in the store whatever the case of its letters.
-        catalog_id: Its id.
-        uuid: Its uuid.
-        parent: Name of the catalog it is a fork of, if that one is still there.
-        parent_snapshot: Snapshot at which it was forked.
-        lineage: Name of the catalog at the root of its forks, if that one is still there.
-        root: Where its files go, ending in `/`.
-        size: Bytes of the live data files of its tables.
-        created_at: When it was created.
-    """
-
-    name: str
-    catalog_id: int
-    uuid: UUID
-    parent: str | None
-    parent_snapshot: int | None
-    lineage: str | None
-    root: str
-    size: int
-    created_at: datetime
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as values JSON knows."""
-        return asdict(self) | {"uuid": str(self.uuid), "created_at": self.created_at.isoformat()}
-
-
 class CatalogStore:
     """A store in a PostgreSQL database, as the service role sees it.
 
-    Every method is one short transaction. Roles are of the whole server: `ducklake_owner` owns the
-    store's objects, members of `ducklake_service` may use all of it, members of `ducklake_tenant`
-    only the catalogs they were granted.
+    Every method is one short transaction, on a connection of its own. Whoever calls many keeps one
+    open, for each thread that calls, in a `with` block: it costs more than most of what is asked.
+    Roles are of the whole server: `ducklake_owner` owns the store's objects, members of
+    `ducklake_service` may use all of it, members of `ducklake_tenant` only the catalogs they were
+    granted.
+
+    Example:
+        >>> with CatalogStore("dbname=lakes user=admin") as store:  # doctest: +SKIP
+        ...     for name in names:
+        ...         store.create_catalog(name)
     """
 
     def __init__(self, conninfo: str) -> None:
@@ -112,6 +66,18 @@ class CatalogStore:
             conninfo: libpq connection string of the database.
         """
         self._conninfo = conninfo
+        self._kept: KeptConnections | None = None
+
+    def __enter__(self) -> CatalogStore:
+        """Keep connections open from the first call on; see the class."""
+        self._kept = KeptConnections(self._conninfo)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close them; what is called later opens its own again."""
+        if self._kept is not None:
+            self._kept.close()
+        self._kept = None
 
     @classmethod
     def at(cls, location: CatalogLocation) -> CatalogStore:
@@ -128,29 +94,29 @@ class CatalogStore:
         """Make the store, or bring the one that is there to the newest version; safe to repeat.
 
         Args:
-            root: Directory or URL under which each catalog gets its own.
+            root: Directory or URL under which each catalog gets its own: a full one, without `.`
+                or `..` in it.
 
         Raises:
-            ConfigurationError: There is a store with another root, or the role may not create one.
+            ConfigurationError: The root is none; there is a store with another one; or the role may
+                not create a store.
             UnsupportedCatalog: The server is too old, or the store newer than this package.
         """
         root = as_directory(root)
-        if not root.startswith("/") and "://" not in root:
-            raise ConfigurationError(f"the root {root!r} of a store must be a full path or a URL")
         with self.transaction() as connection:
             check_server(connection)
             lock(connection)
             if has_store(connection):
-                status = _status(connection)
-                if status.root != root:
+                status = read_status(connection)
+                if not has_root(connection, root):
                     raise ConfigurationError(
-                        f"there is a store with the root {status.root}, not {root}: leave --root "
-                        "out to upgrade it, or make another in a database of its own"
+                        f"there is a store with the root {status.root}, not {root}: `upgrade` "
+                        "brings that one to the newest version, another needs a database of its own"
                     )
                 upgrade_store(connection, status.version)
             else:
                 create_store(connection, root)
-            return _status(connection)
+            return read_status(connection)
 
     def upgrade(self) -> StoreStatus:
         """Bring the store to the newest version.
@@ -161,13 +127,13 @@ class CatalogStore:
         """
         with self.transaction() as connection:
             lock(connection)
-            upgrade_store(connection, _status(connection).version)
-            return _status(connection)
+            upgrade_store(connection, read_status(connection).version)
+            return read_status(connection)
 
     def status(self) -> StoreStatus:
         """Return what the store is; raises NotFound where there is none."""
         with self.transaction() as connection:
-            return _status(connection)
+            return read_status(connection)
 
     def create_catalog(
         self,
@@ -191,16 +157,17 @@ class CatalogStore:
 
         Raises:
             ConfigurationError: The name is taken or not allowed.
-            SafetyRefusal: The root lies in or around that of another catalog.
+            SafetyRefusal: The root lies in or around that of another catalog, or that one names
+                files or directories there.
         """
         with self.transaction() as connection:
-            found = _find(connection, name) if if_not_exists else None
+            found = find_catalog(connection, name) if if_not_exists else None
             if found is None:
                 connection.execute(
                     "SELECT ducklake.create_catalog(%s, %s, %s, %s)",
                     (name, root, encrypted, inlining_row_limit),
                 )
-                found = _get(connection, name)
+                found = get_catalog(connection, name)
             return found
 
     def fork_catalog(
@@ -224,15 +191,16 @@ class CatalogStore:
         Raises:
             NotFound: There is no such source, or it does not keep the snapshot.
             ConfigurationError: The name is taken; or the source cannot be forked there, and why.
+            SafetyRefusal: The root belongs to another catalog, see `create_catalog`.
         """
         with self.transaction() as connection:
-            found = _find(connection, name) if if_not_exists else None
+            found = find_catalog(connection, name) if if_not_exists else None
             if found is None:
                 connection.execute(
                     "SELECT ducklake.fork_catalog(%s, %s, %s, %s)",
                     (source, name, snapshot_id, root),
                 )
-                found = _get(connection, name)
+                found = get_catalog(connection, name)
             elif found.parent is None or found.parent.lower() != source.lower():
                 origin = f"a fork of {found.parent!r}" if found.parent else "no fork"
                 raise ConfigurationError(
@@ -249,7 +217,7 @@ class CatalogStore:
         """
         with self.transaction() as connection:
             connection.execute("SELECT ducklake.rename_catalog(%s, %s)", (name, new_name))
-            return _get(connection, new_name)
+            return get_catalog(connection, new_name)
 
     def drop_catalog(self, name: str, *, if_exists: bool = False) -> CatalogEntry | None:
         """Drop a catalog: its rows go, its files are scheduled unless a fork reads them.
@@ -261,7 +229,7 @@ class CatalogStore:
             NotFound: There is none of that name.
         """
         with self.transaction() as connection:
-            found = _find(connection, name)
+            found = find_catalog(connection, name)
             if found is not None or not if_exists:
                 connection.execute("SELECT ducklake.drop_catalog(%s)", (name,))
             return found
@@ -274,12 +242,6 @@ class CatalogStore:
         """
         with self.transaction() as connection:
             connection.execute("SELECT ducklake.grant_catalog(%s, %s, %s)", (name, role, writable))
-            # Members of the tenants' role cannot become that role, or act in its name.
-            options = sql.SQL(" WITH SET FALSE" if connection.info.server_version >= 160000 else "")
-            connection.execute(
-                sql.SQL("GRANT {} TO {}").format(sql.Identifier(TENANT), sql.Identifier(role))
-                + options
-            )
 
     def revoke(self, name: str, role: str) -> bool:
         """Take a catalog away from a role; return whether it had been granted."""
@@ -290,7 +252,7 @@ class CatalogStore:
     def catalog(self, name: str) -> CatalogEntry:
         """Return one catalog; raises NotFound."""
         with self.transaction() as connection:
-            return _get(connection, name)
+            return get_catalog(connection, name)
 
     def list_catalogs(self, pattern: str = "%", *, limit: int | None = None) -> list[CatalogEntry]:
         """Return the catalogs, by name.
@@ -300,7 +262,7 @@ class CatalogStore:
             limit: At most so many.
         """
         with self.transaction() as connection:
-            return _entries(connection, "lower(c.catalog_name) LIKE lower(%s)", pattern, limit)
+            return list_catalogs(connection, pattern, limit)
 
     def plan_fleet(self, policy: FleetPolicy | None = None) -> FleetPlan:
         """Find which catalogs need upkeep, and put the best of it into batches.
@@ -310,7 +272,8 @@ class CatalogStore:
         """
         chosen = policy or FleetPolicy()
         with self.transaction() as connection:
-            return plan_fleet(find_work(connection, chosen), chosen)
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            return plan_fleet(ranked_work(connection, chosen), chosen)
 
     def purge(
         self, storage: StorageOptions | None = None, *, older_than: str = "2 days"
@@ -336,13 +299,15 @@ class CatalogStore:
             LakeError: What the database refuses, as one of this package's kinds.
         """
         try:
-            with psycopg.connect(
-                self._conninfo, connect_timeout=10, application_name="airflow-provider-ducklake"
-            ) as connection:
-                connection.execute("SET TIME ZONE 'UTC'")
+            with self._connection() as connection:
+                connection.execute("SET LOCAL TIME ZONE 'UTC'")
                 yield connection
+                connection.commit()
         except psycopg.Error as error:
             raise store_error(error) from error
+
+    def _connection(self) -> AbstractContextManager[Connection]:
+        return self._kept.borrow() if self._kept else closing(connect(self._conninfo))
 
 
 def store_error(error: psycopg.Error) -> LakeError:
@@ -357,53 +322,3 @@ def store_error(error: psycopg.Error) -> LakeError:
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return ConfigurationError(f"the database refuses: {text}")
     return CatalogUnavailable(f"the store cannot be reached or refused: {text}")
-
-
-def _status(connection: Connection) -> StoreStatus:
-    found = connection.execute(
-        """
-        SELECT s.version, s.root,
-            (SELECT count(*) FROM ducklake.ducklake_catalog WHERE state = 'live'),
-            (SELECT count(*) FROM ducklake.ducklake_catalog WHERE state = 'dropped'),
-            (SELECT sum(pg_total_relation_size(r.oid)) FROM pg_class r
-             WHERE r.relnamespace = 'ducklake'::regnamespace AND r.relkind = 'r')
-        FROM ducklake.store s
-        """
-    ).fetchone()
-    assert found is not None
-    version, root, catalogs, dropped, size = found
-    return StoreStatus(int(version), str(root), int(catalogs), int(dropped), int(size))
-
-
-def _find(connection: Connection, name: str) -> CatalogEntry | None:
-    found = _entries(connection, "lower(c.catalog_name) = lower(%s)", name, None)
-    return found[0] if found else None
-
-
-def _get(connection: Connection, name: str) -> CatalogEntry:
-    found = _find(connection, name)
-    if found is None:
-        raise NotFound(f"there is no catalog {name!r} in the store")
-    return found
-
-
-def _entries(
-    connection: Connection, condition: str, value: str, limit: int | None
-) -> list[CatalogEntry]:
-    query = f"""
-        SELECT c.catalog_name, c.catalog_id, c.catalog_uuid, p.catalog_name, c.parent_snapshot,
-            l.catalog_name, c.root, coalesce(n.size, 0), c.created_at
-        FROM (
-            SELECT * FROM ducklake.ducklake_catalog c WHERE c.state = 'live' AND {condition}
-            ORDER BY c.catalog_name LIMIT %s
-        ) c
-        LEFT JOIN ducklake.ducklake_catalog p ON p.catalog_id = c.parent_id AND p.state = 'live'
-        LEFT JOIN ducklake.ducklake_catalog l ON l.catalog_id = c.lineage_id AND l.state = 'live'
-        CROSS JOIN LATERAL (
-            SELECT sum(t.file_size_bytes)::bigint AS size FROM ducklake.ducklake_table_stats t
-            WHERE t.catalog_id = c.catalog_id
-        ) n
-        ORDER BY c.catalog_name
-    """
-    rows = connection.execute(query.encode(), (value, limit)).fetchall()
-    return [CatalogEntry(*row) for row in rows]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from airflow_provider_ducklake.lake.database import Session, Value, open_database
 from airflow_provider_ducklake.lake.database.base import BATCH, batches
-from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
 from airflow_provider_ducklake.lake.files import inlined_delete_table
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.lake import Lake
@@ -21,11 +21,17 @@ from airflow_provider_ducklake.lake.transfer.inlined_rows import (
     data_columns,
     stored_values,
 )
-from airflow_provider_ducklake.lake.transfer.read_source import read_contents
+from airflow_provider_ducklake.lake.transfer.read_source import read_catalog, read_contents
 from airflow_provider_ducklake.lake.transfer.renumber import inlined_data_table
 from airflow_provider_ducklake.lake.transfer.rows import CatalogContents, Rows
 
 _COLUMN_BATCH: Final = 20_000
+_SAME: Final = (
+    ("ducklake_snapshot", "snapshot_id"),
+    ("ducklake_table", "table_id"),
+    ("ducklake_data_file", "data_file_id"),
+    ("ducklake_delete_file", "delete_file_id"),
+)
 _SCHEDULED: Final = "ducklake_files_scheduled_for_deletion"
 
 
@@ -57,7 +63,11 @@ class ExportResult:
 
 
 def export_catalog(
-    lake: Lake, target: CatalogLocation, *, snapshot_id: int | None = None
+    lake: Lake,
+    target: CatalogLocation,
+    *,
+    snapshot_id: int | None = None,
+    replace_older: bool = False,
 ) -> ExportResult:
     """Write a catalog into a file that any client attaches, for reading, without the store.
 
@@ -66,26 +76,27 @@ def export_catalog(
 
     Args:
         lake: The catalog, of a store or not.
-        target: A DuckDB or SQLite file that does not exist yet.
+        target: A DuckDB or SQLite file. One that holds the same export already is left as it is.
         snapshot_id: Freeze the export at this snapshot; all kept snapshots by default.
+        replace_older: Replace a target that is an older export of the catalog.
 
     Raises:
-        ConfigurationError: The target is in PostgreSQL, or exists; or files that the snapshot sees
-            were merged since with rows of later ones.
+        ConfigurationError: The target is no such file, or something else is there; or files that
+            the snapshot sees were merged since with rows of later ones.
         NotFound: The catalog does not keep the snapshot.
         UnsupportedCatalog: The catalog has content that cannot move.
     """
-    if target.kind == "postgres":
-        raise ConfigurationError(f"{target}: an export goes to a DuckDB or SQLite file")
-    path = Path(target.target)
-    if path.exists():
-        raise ConfigurationError(f"{target} exists already: remove it, or choose another name")
+    if target.kind not in ("duckdb", "sqlite") or target.in_bucket:
+        raise ConfigurationError(f"{target}: an export goes to a DuckDB or SQLite file on a disk")
     with lake.view() as view:
         contents = read_contents(view.session, lake.location)
         contents = replace(contents, data_path=view.data_path, root=view.data_path)
     if snapshot_id is not None:
         contents = frozen(contents, snapshot_id)
     contents = _with_data_path(contents)
+    path = Path(target.target)
+    if path.exists() and _is_done(target, contents, replace_older):
+        return _result(target, contents)
     # A file that is there is complete.
     partial = path.with_name(f"{path.name}.part")
     partial.unlink(missing_ok=True)
@@ -96,6 +107,30 @@ def export_catalog(
     finally:
         partial.unlink(missing_ok=True)
     return _result(target, contents)
+
+
+def _is_done(target: CatalogLocation, contents: CatalogContents, replace_older: bool) -> bool:
+    """Tell whether a file that is there is this export; refuse to write over anything else."""
+    try:
+        there = read_catalog(target)
+    except LakeError as error:
+        raise ConfigurationError(
+            f"{target} exists already and is no export: choose another name ({error})"
+        ) from error
+    is_copy = there.identity == contents.identity and there.data_path == contents.data_path
+    if is_copy and all(_ids(there, *key) == _ids(contents, *key) for key in _SAME):
+        return True
+    is_older = is_copy and there.newest_snapshot <= contents.newest_snapshot
+    if not (is_older and replace_older):
+        what = "an older export of it" if is_older else "something else"
+        raise ConfigurationError(
+            f"{target} exists already and is {what}: remove it, or choose another name"
+        )
+    return False
+
+
+def _ids(contents: CatalogContents, table: str, column: str) -> set[Any]:
+    return set(contents.tables[table].values(column))
 
 
 def _with_data_path(contents: CatalogContents) -> CatalogContents:

@@ -26,7 +26,7 @@ from typing import Any, Final
 from airflow_provider_ducklake.lake.errors import ConfigurationError, UnsupportedCatalog
 from airflow_provider_ducklake.lake.options import unknown_name
 from airflow_provider_ducklake.lake.paths import as_directory
-from airflow_provider_ducklake.lake.transfer.rows import Rows, Tables
+from airflow_provider_ducklake.lake.transfer.rows import Parent, Rows, Tables
 
 REGISTRY: Final = "ducklake_catalog"
 VERSIONS: Final = ("0.4-dev1", "0.5-dev1")
@@ -103,6 +103,21 @@ def places(raw: Tables, catalog: ForkCatalog, data_path: str) -> tuple[str, str]
     own = as_directory(data_path + catalog.name)
     is_last = REGISTRY in raw and _ID in raw["ducklake_data_file"].columns
     return (data_path if is_last else own), own
+
+
+def parent(raw: Tables, catalog: ForkCatalog, data_path: str) -> Parent | None:
+    """Return what a catalog was forked from, where the database says so and still has it."""
+    if REGISTRY not in raw or "parent_catalog_id" not in raw[REGISTRY].columns:
+        return None
+    (own,) = raw[REGISTRY].filtered(lambda entry: entry[_ID] in catalog.ids).records()
+    found = [c for c in _catalogs(raw).values() if own["parent_catalog_id"] in c.ids]
+    if not found:
+        return None
+    changes = raw["ducklake_snapshot_changes"].filtered(
+        lambda change: change[_ID] in found[0].ids and change["snapshot_id"] < own["begin_snapshot"]
+    )
+    _, root = places(raw, found[0], data_path)
+    return Parent(root, max(changes.values("snapshot_id"), default=None))
 
 
 def shared_inlined_tables(raw: Tables) -> frozenset[str]:

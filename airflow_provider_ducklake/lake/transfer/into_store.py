@@ -9,13 +9,14 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from airflow_provider_ducklake.lake.errors import UnsupportedCatalog
+from airflow_provider_ducklake.lake.errors import ConfigurationError, UnsupportedCatalog
 from airflow_provider_ducklake.lake.files import inlined_delete_table
 from airflow_provider_ducklake.lake.location import STORE_VIEWS, CatalogLocation
 from airflow_provider_ducklake.lake.metadata_tables import FORMAT_VERSION, METADATA_TABLES
 from airflow_provider_ducklake.lake.paths import full_directory
 from airflow_provider_ducklake.lake.store.layout import SERVICE
-from airflow_provider_ducklake.lake.store.store import CatalogEntry, CatalogStore
+from airflow_provider_ducklake.lake.store.registry import CatalogEntry
+from airflow_provider_ducklake.lake.store.store import CatalogStore
 from airflow_provider_ducklake.lake.transfer.inlined_rows import (
     DELETE_COLUMNS,
     data_columns,
@@ -28,8 +29,9 @@ from airflow_provider_ducklake.lake.transfer.renumber import (
     plan_numbering,
     renumbered,
 )
-from airflow_provider_ducklake.lake.transfer.rows import CatalogContents, Rows
-from airflow_provider_ducklake.lake.transfer.sharing import join_readers, refuse_claimed_root
+from airflow_provider_ducklake.lake.transfer.rows import CatalogContents, Parent, Rows
+from airflow_provider_ducklake.lake.transfer.sharing import join_readers
+from airflow_provider_ducklake.storage import StorageOptions
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -42,6 +44,8 @@ def import_catalog(
     source_catalog: str | None = None,
     root: str | None = None,
     inlining_row_limit: int | None = 0,
+    if_not_exists: bool = False,
+    storage: StorageOptions | None = None,
     lock_timeout: float = 60.0,
 ) -> CatalogEntry:
     """Make a lake that lives elsewhere a catalog of a store, with its history and its files.
@@ -61,6 +65,8 @@ def import_catalog(
             in.
         inlining_row_limit: What the new catalog says of inlining where the source says nothing.
             None leaves it to each client; see `CatalogStore.create_catalog`.
+        if_not_exists: Return the catalog that is there, if it was imported from this source.
+        storage: How a source that is a SQLite file in a bucket is reached.
         lock_timeout: Seconds to wait for a source file that another client holds.
 
     Returns:
@@ -68,34 +74,64 @@ def import_catalog(
 
     Raises:
         UnsupportedCatalog: The source is of another version or has content that cannot move.
-        ConfigurationError: The name is taken or not allowed; the source has to be named better.
-        SafetyRefusal: Its directory lies in or around that of another catalog, or files of it
-            belong to a catalog that no longer has them.
+        ConfigurationError: The name is taken, by another catalog, or not allowed; the source has to
+            be named better.
+        SafetyRefusal: Its directory lies in or around that of another catalog, or that one names
+            files there; or files of it belong to a catalog that no longer has them.
         LostRace: Somebody took the name at the same moment.
     """
-    contents = read_catalog(source, catalog=source_catalog, lock_timeout=lock_timeout)
+    contents = read_catalog(
+        source, catalog=source_catalog, storage=storage, lock_timeout=lock_timeout
+    )
     place = contents.root if root is None else full_directory(root)
     with store.transaction() as connection:
-        catalog_id, stored_root = _registered(connection, name, place)
-        refuse_claimed_root(connection, catalog_id, stored_root)
-        moved = rebased(contents, stored_root)
-        shared = join_readers(connection, catalog_id, moved.tables)
-        (first,) = _one(connection, "SELECT ducklake.first_id(%s)", catalog_id)
-        moved = renumbered(moved, plan_numbering(moved.tables, first, shared))
-        moved = _with_settings(moved, inlining_row_limit)
-        try:
-            _write(connection, catalog_id, moved)
-        except psycopg.DataError as error:
-            raise UnsupportedCatalog(
-                f"{source} holds a value that PostgreSQL does not take: "
-                f"{str(error).strip().splitlines()[0]}"
-            ) from error
+        if not (if_not_exists and _is_there(connection, name, place, contents.identity)):
+            catalog_id, stored_root = _registered(connection, name, place, contents.parent)
+            moved = rebased(contents, stored_root)
+            shared = join_readers(connection, catalog_id, moved.tables)
+            (first,) = _one(connection, "SELECT ducklake.first_id(%s)", catalog_id)
+            moved = renumbered(moved, plan_numbering(moved.tables, first, shared))
+            moved = _with_settings(moved, inlining_row_limit)
+            try:
+                _write(connection, catalog_id, moved)
+            except psycopg.DataError as error:
+                raise UnsupportedCatalog(
+                    f"{source} holds a value that PostgreSQL does not take: "
+                    f"{str(error).strip().splitlines()[0]}"
+                ) from error
     return store.catalog(name)
 
 
-def _registered(connection: Connection, name: str, root: str) -> tuple[int, str]:
-    query = "SELECT ducklake.register_catalog(%s, %s, NULL, NULL)"
-    (catalog_id,) = _one(connection, query, name, root)
+def _is_there(connection: Connection, name: str, root: str, identity: str) -> bool:
+    """Tell whether a catalog of that name is the one to import; another one is refused."""
+    found = connection.execute(
+        "SELECT c.root, ducklake.place(c.root) = ducklake.place(%s) AND EXISTS (SELECT "
+        "FROM ducklake.ducklake_schema s WHERE s.catalog_id = c.catalog_id AND s.schema_uuid = %s) "
+        "FROM ducklake.ducklake_catalog c "
+        "WHERE lower(c.catalog_name) = lower(%s) AND c.state = 'live'",
+        (f"{root.rstrip('/')}/", identity, name),
+    ).fetchone()
+    if found is not None and not found[1]:
+        raise ConfigurationError(
+            f"catalog {name!r} exists already, with the root {found[0]}, and is another one"
+        )
+    return found is not None
+
+
+def _registered(
+    connection: Connection, name: str, root: str, parent: Parent | None
+) -> tuple[int, str]:
+    found = (
+        parent
+        and connection.execute(
+            "SELECT catalog_id FROM ducklake.ducklake_catalog "
+            "WHERE ducklake.place(root) = ducklake.place(%s) AND state = 'live'",
+            (parent.root,),
+        ).fetchone()
+    )
+    origin = (found[0], parent.snapshot_id) if parent and found else (None, None)
+    query = "SELECT ducklake.register_catalog(%s, %s, %s, %s)"
+    (catalog_id,) = _one(connection, query, name, root, *origin)
     query = "SELECT root FROM ducklake.ducklake_catalog WHERE catalog_id = %s"
     (stored_root,) = _one(connection, query, catalog_id)
     return int(catalog_id), str(stored_root)

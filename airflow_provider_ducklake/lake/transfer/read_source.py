@@ -17,6 +17,7 @@ from airflow_provider_ducklake.lake.transfer.inlined_rows import (
 )
 from airflow_provider_ducklake.lake.transfer.migrate import OLD_NAMES, VERSIONS, to_current
 from airflow_provider_ducklake.lake.transfer.rows import CatalogContents, Rows, Tables
+from airflow_provider_ducklake.storage import StorageOptions
 
 # Read as text: drivers have types of their own for these, and one text form fits every database.
 _AS_TEXT: Final = ("UUID", "TIMESTAMPTZ")
@@ -31,7 +32,11 @@ _LAYOUT: Final = {
 
 
 def read_catalog(
-    location: CatalogLocation, *, catalog: str | None = None, lock_timeout: float = 60.0
+    location: CatalogLocation,
+    *,
+    catalog: str | None = None,
+    storage: StorageOptions | None = None,
+    lock_timeout: float = 60.0,
 ) -> CatalogContents:
     """Read a catalog as DuckLake 1.0 would hold it.
 
@@ -39,13 +44,15 @@ def read_catalog(
         location: The catalog, of DuckLake 0.1 to 1.0, or in a layout of `thedatamates/ducklake`.
             Its `data_path` is needed where the catalog does not say where its files are.
         catalog: Which of the catalogs of such a layout; may be left out where there is one.
+        storage: How a SQLite catalog in a bucket is reached.
         lock_timeout: Seconds to wait for a file that another client holds.
 
     Raises:
         UnsupportedCatalog: It is no DuckLake, of a version or with content that is not known.
         ConfigurationError: The data path or the catalog has to be named, or is another one.
     """
-    with open_database(location, lock_timeout=lock_timeout).read() as session:
+    database = open_database(location, storage=storage, lock_timeout=lock_timeout)
+    with database.read() as session:
         return read_contents(session, location, catalog=catalog)
 
 
@@ -57,10 +64,11 @@ def read_contents(
     version = _version(raw, location)
     data_path = _data_path(raw, location)
     shared: frozenset[str] = frozenset()
-    root = data_path
+    root, parent = data_path, None
     if fork_layouts.is_fork(raw):
         chosen = fork_layouts.choose(raw, catalog, location)
         shared = fork_layouts.shared_inlined_tables(raw)
+        parent = fork_layouts.parent(raw, chosen, data_path)
         data_path, root = fork_layouts.places(raw, chosen, data_path)
         raw = fork_layouts.only(raw, chosen)
     elif catalog is not None:
@@ -76,7 +84,7 @@ def read_contents(
             f"{location}: catalog {catalog!r} and a fork of it keep inlined rows in one table, and "
             "nobody can tell whose they are: run ducklake_flush_inlined_data on both first"
         )
-    return CatalogContents(data_path, root, tables, inlined, deletes)
+    return CatalogContents(data_path, root, tables, inlined, deletes, parent)
 
 
 def _read_tables(session: Session, kind: Kind) -> Tables:

@@ -109,6 +109,19 @@ class InlinedDeletes:
 
 
 @dataclass(frozen=True, slots=True)
+class Parent:
+    """The catalog from which another was forked, in a database that holds both.
+
+    Attributes:
+        root: Its own directory, ending in `/`.
+        snapshot_id: Its newest snapshot at that time; None when it has none left of then.
+    """
+
+    root: str
+    snapshot_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogContents:
     """Everything one catalog says, as DuckLake 1.0 says it.
 
@@ -116,6 +129,7 @@ class CatalogContents:
         data_path: Full path that relative paths of schemas start from, ending in `/`.
         root: The directory that is the catalog's own, ending in `/`; mostly its data path.
         tables: The rows of every metadata table, columns in the order of the specification.
+        parent: What it is a fork of, where its database says so.
     """
 
     data_path: str
@@ -123,6 +137,14 @@ class CatalogContents:
     tables: Tables
     inlined_data: tuple[InlinedData, ...] = field(default=())
     inlined_deletes: tuple[InlinedDeletes, ...] = field(default=())
+    parent: Parent | None = None
+
+    @property
+    def identity(self) -> str:
+        """The uuid of its first schema, which every copy of the catalog has, too."""
+        schemas = self.tables["ducklake_schema"]
+        pairs = zip(schemas.values("begin_snapshot"), schemas.values("schema_uuid"), strict=True)
+        return str(min(pairs)[1]).lower()
 
     @property
     def newest_snapshot(self) -> int:

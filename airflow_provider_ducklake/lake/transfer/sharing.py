@@ -2,7 +2,7 @@
 
 A file must have one owner, who deletes it when the last reader has let go. So a file that lies
 under the root of another catalog keeps the id it has there, and the import joins its readers, as a
-fork does. And no root may be taken that others name files below: they would be orphans there.
+fork does.
 """
 
 from __future__ import annotations
@@ -16,20 +16,6 @@ from airflow_provider_ducklake.lake.transfer.rows import Tables
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-_CLAIMS = """
-    SELECT c.catalog_name, n.path FROM (
-        SELECT catalog_id, path FROM ducklake.ducklake_data_file WHERE NOT path_is_relative
-        UNION ALL
-        SELECT catalog_id, path FROM ducklake.ducklake_delete_file WHERE NOT path_is_relative
-        UNION ALL
-        SELECT catalog_id, path FROM ducklake.ducklake_table WHERE NOT path_is_relative
-        UNION ALL
-        SELECT catalog_id, path FROM ducklake.ducklake_schema WHERE NOT path_is_relative
-    ) n
-    JOIN ducklake.ducklake_catalog c USING (catalog_id)
-    WHERE n.catalog_id <> %s AND starts_with(ducklake.place(n.path), ducklake.place(%s))
-    LIMIT 1
-"""
 _OWNERS = """
     SELECT DISTINCT c.catalog_id
     FROM unnest(%s::text[]) AS i (path)
@@ -60,20 +46,6 @@ _UNKNOWN = """
     WHERE c.catalog_id <> %s AND NOT i.old_id = ANY (%s::bigint[])
     LIMIT 1
 """
-
-
-def refuse_claimed_root(connection: Connection, catalog_id: int, root: str) -> None:
-    """Refuse a root below which another catalog names files or directories.
-
-    Raises:
-        SafetyRefusal: One does; the message names both.
-    """
-    found = connection.execute(_CLAIMS, (catalog_id, root)).fetchone()
-    if found is not None:
-        raise SafetyRefusal(
-            f"catalog {found[0]!r} of the store reads {found[1]}, which lies in {root}: import the "
-            "catalog that owns the directory first, then those that share its files"
-        )
 
 
 def join_readers(connection: Connection, catalog_id: int, tables: Tables) -> dict[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,8 @@ def test_what_cannot_be_exported_is_told_and_leaves_nothing(
     source = Lake.open(lake.location)
     with pytest.raises(ConfigurationError, match="goes to a DuckDB or SQLite file"):
         export_catalog(source, CatalogLocation.parse("ducklake:postgres:dbname=x"))
+    with pytest.raises(ConfigurationError, match="goes to a DuckDB or SQLite file on a disk"):
+        export_catalog(source, CatalogLocation.parse("ducklake:sqlite:s3://bucket/x.sqlite"))
     target = file_location(tmp_path, "sqlite", "none")
     with pytest.raises(NotFound, match="snapshot 4711 is not kept"):
         export_catalog(source, target, snapshot_id=4711)
@@ -224,6 +227,35 @@ def test_what_cannot_be_exported_is_told_and_leaves_nothing(
         export_catalog(source, target)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
-    export_catalog(source, target)
-    with pytest.raises(ConfigurationError, match="exists already"):
-        export_catalog(source, target)
+    Path(target.target).write_text("no catalog")
+    with pytest.raises(ConfigurationError, match="exists already and is no export"):
+        export_catalog(source, target, replace_older=True)
+
+
+def test_an_export_is_repeated_and_replaced_but_never_takes_the_place_of_another(
+    scratch_directory: Path, tmp_path: Path
+) -> None:
+    lakes = []
+    for name in ("one", "two"):
+        lake = LakeFactory("sqlite", scratch_directory).create()
+        with closing(lake.client()) as client:
+            client.sql(f"CREATE TABLE t AS SELECT '{name}' AS name FROM range(20)")
+        lakes.append(lake)
+    one, two = (Lake.open(lake.location) for lake in lakes)
+    target = file_location(tmp_path, "duckdb", "target")
+    done = export_catalog(one, target)
+    written = Path(target.target).stat().st_mtime_ns
+    assert export_catalog(one, target) == done
+    assert Path(target.target).stat().st_mtime_ns == written
+    with pytest.raises(ConfigurationError, match="exists already and is something else"):
+        export_catalog(two, target, replace_older=True)
+    with closing(lakes[0].client()) as client:
+        client.sql("INSERT INTO t SELECT 'new' FROM range(20)")
+    with pytest.raises(ConfigurationError, match="exists already and is an older export of it"):
+        export_catalog(one, target)
+    assert export_catalog(one, target, replace_older=True).data_files == done.data_files + 1
+    with closing(reader(target)) as client:
+        assert client.sql("SELECT count(*) FROM t") == [(40,)]
+    # What is there is newer than what was asked for.
+    with pytest.raises(ConfigurationError, match="something else"):
+        export_catalog(one, target, snapshot_id=1, replace_older=True)

@@ -191,6 +191,9 @@ def test_a_fork_shares_the_files_of_its_parent(lakes: Lakes) -> None:
     parent = lakes.take(location(database.path), "one", f"{lakes.directory.name}-one")
     child = lakes.take(location(database.path), "child", f"{lakes.directory.name}-child")
     assert child.snapshot_ids() == [first]
+    entry = lakes.store.catalog(f"{lakes.directory.name}-child")
+    assert entry.parent == entry.lineage == f"{lakes.directory.name}-one"
+    assert entry.parent_snapshot == parent.snapshot_ids()[-1]
     rows = see(child, _TABLES).at(first)
     assert rows == lakes.seen["one"].at(newest)
     child.sql("INSERT INTO t VALUES (1000, 'in the child', 1)")
@@ -220,6 +223,7 @@ def test_a_fork_cannot_come_before_its_parent(lakes: Lakes) -> None:
     )
     fork(database, "one", "child")
     lakes.take(location(database.path), "child", f"{lakes.directory.name}-child").close()
+    assert lakes.store.catalog(f"{lakes.directory.name}-child").parent is None
     with pytest.raises(SafetyRefusal, match="import the catalog that owns the directory first"):
         lakes.take(location(database.path), "one", f"{lakes.directory.name}-one")
 

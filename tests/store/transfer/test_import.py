@@ -15,7 +15,8 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedCatalog,
 )
 from airflow_provider_ducklake.lake.location import CatalogLocation
-from airflow_provider_ducklake.lake.store.store import CatalogEntry, CatalogStore
+from airflow_provider_ducklake.lake.store.registry import CatalogEntry
+from airflow_provider_ducklake.lake.store.store import CatalogStore
 from airflow_provider_ducklake.lake.transfer.into_store import import_catalog
 from tests.interop.operations import Operations
 from tests.store.transfer.histories import UPKEPT, see, write_history, write_upkept_tables
@@ -76,6 +77,13 @@ def test_every_snapshot_reads_the_same_and_the_source_is_not_changed(
     assert source.stored_files() == files
     assert catalog_fingerprint(source) == fingerprint
     check_ids(shared_store, entry)
+    again = import_catalog(store, source.location, entry.name, if_not_exists=True)
+    assert again == store.catalog(entry.name)
+    with pytest.raises(ConfigurationError, match="exists already"):
+        import_catalog(store, source.location, entry.name)
+    other = f"{source.directory}/elsewhere"
+    with pytest.raises(ConfigurationError, match="exists already, with the root"):
+        import_catalog(store, source.location, entry.name, root=other, if_not_exists=True)
     store.drop_catalog(entry.name)
 
 

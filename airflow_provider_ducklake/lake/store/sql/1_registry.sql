@@ -24,6 +24,9 @@ CREATE TABLE ducklake.ducklake_catalog (
 );
 CREATE UNIQUE INDEX ducklake_catalog_name ON ducklake.ducklake_catalog (lower(catalog_name))
     WHERE state = 'live';
+-- For those who ask by the name as it is written: only such a condition goes below security_barrier.
+CREATE INDEX ducklake_catalog_exact_name ON ducklake.ducklake_catalog (catalog_name)
+    WHERE state = 'live';
 CREATE INDEX ducklake_catalog_dropped ON ducklake.ducklake_catalog (dropped_at)
     WHERE state = 'dropped';
 

@@ -48,8 +48,8 @@ RETURN ducklake.place(path) IS NULL OR EXISTS (
         AND c.catalog_id <> catalog
 );
 
--- The same of a directory, to which clients append: it may not lie around the root of another
--- either, or be the beginning of its name.
+-- The same of a directory, to which clients append: it may not lie around the root of another, or
+-- of the whole store, or be the beginning of its name.
 CREATE FUNCTION ducklake.is_foreign_directory(catalog bigint, path text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN path !~ '/$' OR ducklake.is_foreign(catalog, path) OR EXISTS (
@@ -58,6 +58,8 @@ RETURN path !~ '/$' OR ducklake.is_foreign(catalog, path) OR EXISTS (
     WHERE ducklake.place(c.root) ~>=~ ducklake.place(path)
         AND ducklake.place(c.root) ~<~ (rtrim(ducklake.place(path), '/') || '0')
         AND c.catalog_id <> catalog
+) OR EXISTS (
+    SELECT FROM ducklake.store s WHERE starts_with(ducklake.place(s.root), ducklake.place(path))
 );
 
 -- After each statement on a table with paths; its argument is the column with the id of the row.

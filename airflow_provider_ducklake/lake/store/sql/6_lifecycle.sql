@@ -49,24 +49,32 @@ DECLARE
     id bigint;
     lineage bigint;
     new_root text;
+    claim record;
 BEGIN
     PERFORM ducklake.check_name(name, NULL);
     id := nextval(pg_get_serial_sequence('ducklake.ducklake_catalog', 'catalog_id'));
     new_root := ducklake.canonical(rtrim(wanted_root, '/') || '/');
     IF wanted_root IS NULL THEN
         SELECT s.root || name || '/' INTO new_root FROM ducklake.store s;
-        -- Files of a dropped catalog of that name may still wait there.
+        -- Files of a dropped catalog of that name may still wait there, or somebody was quick to
+        -- name some of his own, who is not to keep others from their names.
         IF EXISTS (
             SELECT FROM ducklake.ducklake_catalog c WHERE ducklake.place(c.root) = ducklake.place(new_root)
-        ) THEN
+        ) OR EXISTS (SELECT FROM ducklake.claim_on(new_root)) THEN
             SELECT s.root || name || '~' || id || '/' INTO new_root FROM ducklake.store s;
         END IF;
     ELSIF new_root IS NULL OR new_root !~ '^(/|[a-z][a-z0-9+.-]*://)' THEN
         RAISE EXCEPTION 'the root "%" is no full path or URL', wanted_root USING ERRCODE = 'DL004';
     END IF;
     IF ducklake.is_foreign_directory(id, new_root) THEN
-        RAISE EXCEPTION 'the root "%" lies in that of another catalog, or around it', new_root
+        RAISE EXCEPTION 'the root "%" lies in that of another catalog, or around it, or around the whole store', new_root
             USING ERRCODE = 'DL003';
+    END IF;
+    SELECT c.catalog_name, n.path INTO claim
+    FROM ducklake.claim_on(new_root) n JOIN ducklake.ducklake_catalog c USING (catalog_id);
+    IF FOUND THEN
+        RAISE EXCEPTION 'catalog "%" names %, which lies in the root "%" or around it: take another root, or import the catalog that owns the directory first, then those that share its files',
+            claim.catalog_name, claim.path, new_root USING ERRCODE = 'DL003';
     END IF;
     SELECT c.lineage_id INTO lineage FROM ducklake.ducklake_catalog c WHERE c.catalog_id = parent;
     INSERT INTO ducklake.ducklake_catalog
@@ -132,6 +140,22 @@ BEGIN
     INSERT INTO ducklake.catalog_grant
     VALUES (ducklake.live_catalog(name), role_name, writable)
     ON CONFLICT ON CONSTRAINT catalog_grant_pkey DO UPDATE SET writable = EXCLUDED.writable;
+    PERFORM ducklake.admit(role_name);
+END
+$$;
+
+-- Make a role a tenant, who sees the catalogs it was granted. Logins of the service do it through
+-- this alone: who administers a role by right could hand that right on, or lock all tenants out.
+CREATE FUNCTION ducklake.admit(role_name text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT pg_has_role(role_name, 'ducklake_tenant', 'USAGE') THEN
+        -- A member can neither become that role nor act in its name.
+        EXECUTE format('GRANT ducklake_tenant TO %I', role_name)
+            || CASE WHEN current_setting('server_version_num')::integer >= 160000
+                THEN ' WITH SET FALSE' ELSE '' END;
+    END IF;
 END
 $$;
 

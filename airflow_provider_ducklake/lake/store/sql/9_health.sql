@@ -4,13 +4,12 @@ CREATE VIEW ducklake_api.maintenance WITH (security_barrier) AS
 SELECT c.catalog_name, l.operation, l.started_at, l.seconds, l.author, l.snapshot_id, l.files_in,
     l.files_out, l.bytes_in, l.bytes_out, l.error
 FROM ducklake.maintenance_ledger l
-JOIN ducklake.ducklake_catalog c ON c.catalog_id = l.catalog_id
-WHERE c.state = 'live' AND ducklake.may_read(c.catalog_id);
+JOIN ducklake.readable_catalog c ON c.catalog_id = l.catalog_id;
 
 CREATE VIEW ducklake_api.health WITH (security_barrier) AS
 SELECT c.catalog_name, f.data_files, f.bytes, f.average_file_bytes, d.deleted_rows, s.snapshots,
     s.oldest_snapshot, w.files_scheduled, m.last_maintained, m.last_failed
-FROM ducklake.ducklake_catalog c
+FROM ducklake.readable_catalog c
 CROSS JOIN LATERAL (
     SELECT count(*) AS data_files, coalesce(sum(x.file_size_bytes), 0)::bigint AS bytes,
         avg(x.file_size_bytes)::bigint AS average_file_bytes
@@ -34,5 +33,4 @@ CROSS JOIN LATERAL (
     SELECT max(x.started_at) FILTER (WHERE x.error IS NULL) AS last_maintained,
         max(x.started_at) FILTER (WHERE x.error IS NOT NULL) AS last_failed
     FROM ducklake.maintenance_ledger x WHERE x.catalog_id = c.catalog_id
-) m
-WHERE c.state = 'live' AND ducklake.may_read(c.catalog_id);
+) m;
