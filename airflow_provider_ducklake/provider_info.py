@@ -42,6 +42,7 @@ def get_provider_info() -> dict[str, Any]:
             "fleet",
             "ingest",
             "snapshots",
+            "transfer",
         ),
         "sensors": _modules("sensors", "snapshot"),
         "connection-types": [

@@ -13,7 +13,13 @@ from airflow_provider_ducklake.hooks.connection_form import conn_fields
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.add_data_files import DuckLakeAddDataFilesOperator
 from airflow_provider_ducklake.operators.base import DuckLakeSparkOperator
-from airflow_provider_ducklake.operators.catalog import DuckLakeCatalogOperator
+from airflow_provider_ducklake.operators.catalog import (
+    DuckLakeCatalogOperator,
+    DuckLakeCreateCatalogOperator,
+    DuckLakeDropCatalogOperator,
+    DuckLakeForkCatalogOperator,
+    DuckLakeRenameCatalogOperator,
+)
 from airflow_provider_ducklake.operators.checkpoint import DuckLakeCheckpointOperator
 from airflow_provider_ducklake.operators.cleanup import (
     DuckLakeCleanupOldFilesOperator,
@@ -30,6 +36,10 @@ from airflow_provider_ducklake.operators.fleet import (
 )
 from airflow_provider_ducklake.operators.ingest import DuckLakeIngestOperator
 from airflow_provider_ducklake.operators.snapshots import DuckLakeExpireSnapshotsOperator
+from airflow_provider_ducklake.operators.transfer import (
+    DuckLakeExportCatalogOperator,
+    DuckLakeImportCatalogOperator,
+)
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from airflow_provider_ducklake.spark.cli import parser
 from airflow_provider_ducklake.spark.operations import OPERATIONS
@@ -48,11 +58,16 @@ OPERATORS: Final[tuple[type[DuckLakeSparkOperator], ...]] = (
     DuckLakeCheckpointOperator,
     DuckLakeFleetMaintenanceOperator,
 )
-# Those that run without Spark.
-OTHER_OPERATORS: Final[tuple[type[Any], ...]] = (
-    DuckLakeFleetPlanOperator,
-    *DuckLakeCatalogOperator.__subclasses__(),
+CATALOG_OPERATORS: Final[tuple[type[DuckLakeCatalogOperator], ...]] = (
+    DuckLakeCreateCatalogOperator,
+    DuckLakeForkCatalogOperator,
+    DuckLakeRenameCatalogOperator,
+    DuckLakeDropCatalogOperator,
+    DuckLakeImportCatalogOperator,
+    DuckLakeExportCatalogOperator,
 )
+# Those that run without Spark.
+OTHER_OPERATORS: Final[tuple[type[Any], ...]] = (DuckLakeFleetPlanOperator, *CATALOG_OPERATORS)
 # Documented once for all operators that have them.
 TABLES: Final = {"table", "tables"}
 
@@ -110,6 +125,19 @@ def test_every_argument_is_documented(operator: type[DuckLakeSparkOperator]) -> 
     assert set(operator.options) <= set(OPERATIONS[operator.operation][1])
 
 
+@pytest.mark.parametrize("operator", CATALOG_OPERATORS)
+def test_every_argument_of_a_catalog_operator_is_documented(
+    operator: type[DuckLakeCatalogOperator],
+) -> None:
+    """The table in an operator's section is its signature, with the defaults it has."""
+    documented = tables(section(f"`{operator.__name__}`"))["Argument"]
+    assert sorted(names(documented)) == sorted(own_arguments(operator))
+    parameters = inspect.signature(operator.__init__).parameters
+    for name, default, _ in documented:
+        actual = parameters[name.strip("`")].default
+        assert actual in (None, inspect.Parameter.empty) or default == f"`{actual}`"
+
+
 def test_common_arguments_are_documented() -> None:
     """The table of common arguments is the base operator's signature."""
     documented = tables(section("Arguments of every operator"))["Argument"]
@@ -165,8 +193,8 @@ def test_connections_are_understood(page: Path, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv("AIRFLOW_CONN_DUCKLAKE_DEFAULT", example)
         location = DuckLakeHook().location()
         kinds.add(location.kind)
-        assert location.password == ("…" if location.kind == "postgres" else None)
-    assert kinds == {"postgres", "sqlite", "duckdb"}
+        assert location.password == ("…" if location.kind in ("postgres", "md") else None)
+    assert kinds == {"postgres", "sqlite", "duckdb", "md"}
 
 
 def test_json_and_uri_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +203,7 @@ def test_json_and_uri_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     for example in connections(ROOT / "README.md"):
         monkeypatch.setenv("AIRFLOW_CONN_DUCKLAKE_DEFAULT", example)
         places.append(DuckLakeHook().location())
-    assert len(places) == 6
+    assert len(places) == 10
     assert places[::2] == places[1::2]
 
 

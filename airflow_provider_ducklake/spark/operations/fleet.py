@@ -7,8 +7,11 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 
+from airflow_provider_ducklake.lake.database.kept_connections import KeptConnections
+from airflow_provider_ducklake.lake.database.postgres import PostgresDatabase
 from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError, NotFound
 from airflow_provider_ducklake.lake.instants import utc_now
 from airflow_provider_ducklake.lake.lake import Lake
@@ -18,6 +21,7 @@ from airflow_provider_ducklake.lake.store.fleet import STEPS
 from airflow_provider_ducklake.lake.store.ledger import LedgerEntry
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from airflow_provider_ducklake.spark.operations._job import Job, finished
+from airflow_provider_ducklake.spark.operations._shared_jobs import SharedJobs
 from airflow_provider_ducklake.spark.operations._upkeep import Step, upkeep_steps
 
 FLEET_OPTIONS = (
@@ -30,6 +34,15 @@ FLEET_OPTIONS = (
     "target_file_size",
     "max_compacted_files",
 )
+_LOCK_TIMEOUT = 60.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """What all catalogs share."""
+
+    connections: KeptConnections
+    jobs: SharedJobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +70,13 @@ def fleet_maintenance(job: Job) -> OperationResult:
     work = _parse(job.options.text("work"))
     store = CatalogStore.at(job.lake.location)
     store.status()
-    threads = job.options.integer("threads", at_least=1) or max(8, 2 * (os.cpu_count() or 1))
-    with ThreadPoolExecutor(threads, thread_name_prefix="catalog") as pool:
-        outcomes = list(pool.map(lambda item: _maintain(job, *item), work.items()))
+    threads = job.options.integer("threads", at_least=1) or max(16, 2 * (os.cpu_count() or 1))
+    with (
+        closing(KeptConnections(job.lake.location.conninfo)) as kept,
+        ThreadPoolExecutor(threads, thread_name_prefix="catalog") as pool,
+    ):
+        means = _Means(kept, SharedJobs(job.runner))
+        outcomes = list(pool.map(lambda item: _maintain(job, means, *item), work.items()))
     if not job.dry_run:
         store.write_ledger(entry for outcome in outcomes for entry in outcome.entries)
     counts = {
@@ -92,7 +109,7 @@ def _parse(text: str | None) -> dict[str, Sequence[str]]:
     return work
 
 
-def _maintain(job: Job, catalog: str, steps: Sequence[str]) -> _Outcome:
+def _maintain(job: Job, means: _Means, catalog: str, steps: Sequence[str]) -> _Outcome:
     tables: list[TableResult] = []
     counts: dict[str, int] = {}
     failures: list[Failure] = []
@@ -101,7 +118,7 @@ def _maintain(job: Job, catalog: str, steps: Sequence[str]) -> _Outcome:
         clock = time.monotonic()
         entry = LedgerEntry(catalog, step.name, utc_now(), 0.0, job.info.author)
         try:
-            result = step.run(_job_of(job, catalog, step))
+            result = step.run(_job_of(job, means, catalog, step))
         except LakeError as error:
             failures.append(Failure(type(error).__name__, f"{catalog}: {step.name}: {error}"))
             entries.append(
@@ -142,7 +159,7 @@ def _entry(entry: LedgerEntry, result: OperationResult, failures: Sequence[Failu
     )
 
 
-def _job_of(job: Job, catalog: str, step: Step) -> Job:
+def _job_of(job: Job, means: _Means, catalog: str, step: Step) -> Job:
     """Return a job as one catalog's part of it."""
     location = job.lake.location
     own = CatalogLocation.parse(location.attach_string, password=location.password, catalog=catalog)
@@ -150,7 +167,7 @@ def _job_of(job: Job, catalog: str, step: Step) -> Job:
     message = job.info.message or f"{step.name} of the fleet"
     return replace(
         job,
-        lake=Lake.open(own, storage=job.lake.storage),
-        runner=job.runner.for_tenant(catalog),
+        lake=Lake(own, PostgresDatabase(own, _LOCK_TIMEOUT, means.connections), job.lake.storage),
+        runner=means.jobs.for_tenant(catalog),
         info=replace(job.info, key=key, message=message),
     )

@@ -1,0 +1,1 @@
+"""Parts of the client matrix, see scripts/client_matrix.py."""
