@@ -33,7 +33,7 @@ _AGES = ("expire_older_than", "delete_older_than")
 class DuckLakeFleetPlanOperator(BaseOperator):
     """Find which catalogs of a store need upkeep, and return them in batches, best first.
 
-    A few queries over the whole store, no Spark, no look at any file. What is returned is for
+    One query over the whole store, no Spark, no look at any file. What is returned is for
     dynamic task mapping: `DuckLakeFleetMaintenanceOperator.partial(…).expand(work=plan.output)`.
 
     All arguments are templated; one that renders to nothing takes its default.

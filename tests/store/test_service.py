@@ -141,7 +141,7 @@ def test_one_connection_for_many_calls(superuser: str) -> None:
         again = used()
     assert again != own
     assert used() != again
-    with psycopg.connect(superuser) as connection:
+    with psycopg.connect(superuser, autocommit=True) as connection:
         query = "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY (%s)"
         for _ in range(100):
             left = connection.execute(query, ([own, again],)).fetchone()

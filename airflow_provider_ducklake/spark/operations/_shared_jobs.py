@@ -44,13 +44,15 @@ class SharedJobs:
         with self._lock:
             self._waiting.append(request)
         with self._turn:
-            if request.answers is None and not request.runs_alone:
+            if not request.was_tried:
                 with self._lock:
                     batch, self._waiting = self._waiting, []
                 self._run_batch(batch)
-        return not request.runs_alone
+        return request.answers is not None
 
     def _run_batch(self, batch: Sequence[_Request]) -> None:
+        for request in batch:
+            request.was_tried = True
         orders = [
             _Order(number, request.function, task)
             for number, request in enumerate(batch)
@@ -60,10 +62,7 @@ class SharedJobs:
         try:
             packs = self._shared.run(_run_pack, list(_packs(orders)), names)
         except LakeError:
-            # A worker died, of one of them: nobody else shall pay for it.
-            for request in batch:
-                request.runs_alone = True
-            return
+            return  # a worker died, of one of them: nobody else shall pay for it
         found: list[list[Any]] = [[] for _ in batch]
         for pack in packs:
             assert not isinstance(pack, LakeError)  # they are values inside of it
@@ -75,13 +74,13 @@ class SharedJobs:
 
 @dataclass(slots=True)
 class _Request:
-    """What one catalog wants to have run, and what came of it."""
+    """What one catalog wants to have run, and what came of it; without answers it runs alone."""
 
     function: Callable[[Any], Any]
     tasks: Sequence[Any]
     description: str
     answers: list[Any] | None = None
-    runs_alone: bool = False
+    was_tried: bool = False
 
 
 class _TenantRunner:
