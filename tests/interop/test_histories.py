@@ -17,7 +17,7 @@ from tests.interop.writes import ROW_STATEMENTS, STATEMENTS, Writer
 from tests.support.lakes import KINDS, LakeFactory
 from tests.support.reference import normalise
 
-HISTORIES: Final = int(os.environ.get("DUCKLAKE_HISTORIES", "210"))
+HISTORIES: Final = int(os.environ.get("DUCKLAKE_HISTORIES", "200"))
 ROUNDS: Final = 6
 _SEED: Final = st.integers(0, 10_000)
 # Rows come and go more often than anything else happens.

@@ -42,6 +42,7 @@ def test_every_type(judge: Judge) -> None:
     life_goes_on(judge, "main.t")
 
 
+@pytest.mark.parametrize("lake_factory", ["sqlite", "store"], indirect=True)
 @pytest.mark.parametrize("type_name", sorted(TRANSFORMS))
 def test_partitions_as_the_reference_cuts_them(judge: Judge, type_name: str) -> None:
     """Every transform puts a row where the reference would: equal values, equal directories."""

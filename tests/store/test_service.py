@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import duckdb
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -48,6 +49,14 @@ def _opened(superuser: str, role: str) -> int:
     conninfo = make_conninfo(superuser, user=role)
     location = CatalogLocation.parse(f"ducklake:postgres:{conninfo}", catalog="mine")
     return Lake.open(location).head().snapshot_id
+
+
+def test_where_no_catalog_is_any_name_is_unknown(superuser: str) -> None:
+    location = CatalogLocation.parse(f"ducklake:postgres:{superuser}", catalog="nobody")
+    with pytest.raises(NotFound, match='catalog "nobody" does not exist'):
+        Lake.open(location).head()
+    with pytest.raises(duckdb.Error, match='catalog "nobody" does not exist'):
+        stock_client(superuser, "nobody").sql("SELECT 1")
 
 
 def test_it_grants_catalogs(superuser: str, service: CatalogStore) -> None:

@@ -25,7 +25,7 @@ $$;
 
 CREATE VIEW lake.ducklake_metadata WITH (security_barrier) AS
 SELECT "key", "value", "scope", "scope_id" FROM ducklake.ducklake_metadata
-WHERE catalog_id = (SELECT ducklake.current_catalog_id())
+WHERE catalog_id = ducklake.current_catalog_id()
     AND (current_query() !~* '^\s*copy\s*\(' OR position('value' IN lower(current_query())) > 0);
 
 CREATE FUNCTION ducklake.set_option() RETURNS trigger
