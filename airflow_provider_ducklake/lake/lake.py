@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from airflow_provider_ducklake.lake import reader
@@ -28,6 +28,9 @@ from airflow_provider_ducklake.lake.model import DataFile, Snapshot, Table
 from airflow_provider_ducklake.lake.options import LakeOptions
 from airflow_provider_ducklake.lake.paths import agreed_data_path, as_directory
 from airflow_provider_ducklake.storage import StorageOptions, Store, open_store
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.lake.database.kept_connections import KeptConnections
 
 T = TypeVar("T")
 
@@ -96,6 +99,7 @@ class Lake:
         *,
         storage: StorageOptions | None = None,
         lock_timeout: float = 60.0,
+        connections: KeptConnections | None = None,
     ) -> Lake:
         """Return the lake at a location.
 
@@ -104,8 +108,11 @@ class Lake:
             storage: How its files, and a catalog in a bucket, are reached; None is the default
                 credential chain.
             lock_timeout: Seconds to wait for a catalog file that another client holds.
+            connections: Kept ones, for a job that opens very many catalogs of one store.
         """
-        database = open_database(location, storage=storage, lock_timeout=lock_timeout)
+        database = open_database(
+            location, storage=storage, lock_timeout=lock_timeout, connections=connections
+        )
         return cls(location, database, storage or StorageOptions({}))
 
     @classmethod

@@ -128,6 +128,7 @@ class ReferenceClient:
         given = {"DATA_PATH": data_path, "METADATA_SCHEMA": metadata_schema}
         literals = {name: quote_literal(text) for name, text in given.items() if text is not None}
         self._options = literals | dict(options or {})
+        self._metadata_schema = metadata_schema or "main"
         self._attach_string = attach_string
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._attached = False
@@ -207,8 +208,8 @@ class ReferenceClient:
 
     def recorded_snapshot_ids(self) -> list[int]:
         """Return what `snapshot_ids` does from the metadata table, without reading the schema."""
-        schema = self._options.get("METADATA_SCHEMA", "'main'").strip("'")
-        place = f"__ducklake_metadata_lake.{quote_identifier(schema)}.ducklake_snapshot"
+        schema = quote_identifier(self._metadata_schema)
+        place = f"__ducklake_metadata_lake.{schema}.ducklake_snapshot"
         return [int(row[0]) for row in self.sql(f"SELECT snapshot_id FROM {place} ORDER BY 1")]
 
     def table_changes(self, table: str, first: int, last: int) -> Counter[Row]:

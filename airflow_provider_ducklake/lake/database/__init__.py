@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow_provider_ducklake.lake.database.base import Database, Session, Value
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.storage import StorageOptions
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.lake.database.kept_connections import KeptConnections
 
 __all__ = ["Database", "Session", "Value", "open_database"]
 
@@ -14,6 +19,7 @@ def open_database(
     *,
     storage: StorageOptions | None = None,
     lock_timeout: float = 60.0,
+    connections: KeptConnections | None = None,
 ) -> Database:
     """Return the database a location names; nothing is connected or created yet.
 
@@ -21,6 +27,8 @@ def open_database(
         location: Where the catalog lives.
         storage: How a catalog in a bucket is reached.
         lock_timeout: Seconds to wait for a file that another client holds.
+        connections: Those to use instead of a new one for each transaction, to the store of which
+            the location names a catalog.
 
     Raises:
         UnsupportedCatalog: Only DuckDB itself can reach it.
@@ -40,4 +48,4 @@ def open_database(
         return DuckDBFileDatabase(location, lock_timeout)
     from airflow_provider_ducklake.lake.database.postgres import PostgresDatabase
 
-    return PostgresDatabase(location, lock_timeout)
+    return PostgresDatabase(location, lock_timeout, connections)

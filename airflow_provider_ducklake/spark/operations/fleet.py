@@ -11,7 +11,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from airflow_provider_ducklake.lake.database.kept_connections import KeptConnections
-from airflow_provider_ducklake.lake.database.postgres import PostgresDatabase
 from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError, NotFound
 from airflow_provider_ducklake.lake.instants import utc_now
 from airflow_provider_ducklake.lake.lake import Lake
@@ -34,7 +33,6 @@ FLEET_OPTIONS = (
     "target_file_size",
     "max_compacted_files",
 )
-_LOCK_TIMEOUT = 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +165,7 @@ def _job_of(job: Job, means: _Means, catalog: str, step: Step) -> Job:
     message = job.info.message or f"{step.name} of the fleet"
     return replace(
         job,
-        lake=Lake(own, PostgresDatabase(own, _LOCK_TIMEOUT, means.connections), job.lake.storage),
+        lake=Lake.open(own, storage=job.lake.storage, connections=means.connections),
         runner=means.jobs.for_tenant(catalog),
         info=replace(job.info, key=key, message=message),
     )
