@@ -22,7 +22,7 @@ header = @printf '\n== %s\n' "$(1)"
 help: ## Say what can be made (this list)
 	@printf 'Usage: make TARGET [NAME=value …]\n\n'
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/\1\t\2/p' $(MAKEFILE_LIST) \
-		| while IFS=$$'\t' read -r target text; do printf '  %-12s %s\n' "$$target" "$$text"; done
+		| while IFS=$$'\t' read -r target text; do printf '  %-14s %s\n' "$$target" "$$text"; done
 	@printf '\nPYTHON=… picks the interpreter for .venv (3.10 or newer), JAVA_HOME=… the Java runtime.\n'
 
 .PHONY: demo
@@ -30,12 +30,12 @@ demo: venv java ## Run three tenants' lakes through Airflow and Spark (CATALOG=s
 	@scripts/demo.sh $(CATALOG) $(ARGS)
 
 .PHONY: test
-test: venv java ## Run the tests (ARGS='tests/lake -k merge', JOBS=2)
+test: venv spark-classes ## Run the tests (ARGS='tests/lake -k merge', JOBS=2)
 	$(call header,pytest)
 	@$(spark_env); $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 .PHONY: coverage
-coverage: venv java ## Run the tests and report which lines they reach
+coverage: venv spark-classes ## Run the tests and report which lines they reach
 	$(call header,pytest with coverage)
 	@$(spark_env); $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --cov --cov-report=term $(ARGS)
 
@@ -76,6 +76,10 @@ venv: ## Make .venv from requirements/dev.txt, unless it is there already
 .PHONY: java
 java: ## Find a Java runtime for Spark, or install one where allowed
 	@scripts/ensure_java.sh >/dev/null
+
+.PHONY: spark-classes
+spark-classes: venv java ## Make Spark start sooner (an archive of its Java classes, made once)
+	@$(spark_env); $(BIN)/python -m scripts.spark_classes
 
 .PHONY: lock
 lock: venv ## Resolve requirements/dev.in anew into requirements/dev.txt

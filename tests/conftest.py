@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import shutil
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from scripts.demo_support.spark_start import SHORT_LIVED
+from scripts.spark_classes import archive_path, with_archive
 
 # Set before anything imports Airflow, which reads its home once; each xdist worker has its own.
 _AIRFLOW_HOME = tempfile.mkdtemp(prefix="lake-airflow-")
@@ -23,9 +24,9 @@ os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "False"
 # Spark would else listen on the address that the host's name resolves to.
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-# Java lives for seconds here: a better compiler and collector would not pay for themselves.
-for _options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
-    os.environ[_options] = SHORT_LIVED
+# Tests that need no Spark run without Java too.
+with contextlib.suppress(LookupError):
+    os.environ.update(with_archive(os.environ, archive_path(os.environ)))
 
 # It reports closing its connections as the interpreter ends, to streams that pytest has closed.
 logging.getLogger("py4j").setLevel(logging.WARNING)

@@ -25,10 +25,10 @@ from scripts.demo_support.catalogs import KINDS, LakePlace, lake_places
 from scripts.demo_support.check import Verdict, judge
 from scripts.demo_support.reference import Measure
 from scripts.demo_support.source import TENANTS, read_source, write_landing
-from scripts.demo_support.spark_start import archive_path, make_archive, with_archive
 from scripts.demo_support.steps import Course
 from scripts.demo_support.tenant_run import MAINTENANCE, Orders
 from scripts.demo_support.truth import Truth
+from scripts.spark_classes import archive_path, make_archive, with_archive
 
 _ENDED: Final = "ended"
 
@@ -78,7 +78,7 @@ def _run(console: Console, catalog: str, tenants: Sequence[str], parallel: int) 
         for tenant in tenants:
             write_landing(source, lakes / "landing", tenant)
         variables = environment(home, lakes / "landing", places.values())
-        variables = _prepared(board, home, variables, lakes)
+        variables = _prepared(board, variables, logs)
         board.explain()
         truths = {tenant: Truth(source, tenant) for tenant in tenants}
         runs = [_Run(places[t], variables, logs / f"{t}.log") for t in tenants]
@@ -96,19 +96,18 @@ def _run(console: Console, catalog: str, tenants: Sequence[str], parallel: int) 
     return 0 if all(verdict.right for verdict in verdicts) else 1
 
 
-def _prepared(board: Board, home: Path, variables: dict[str, str], lakes: Path) -> dict[str, str]:
+def _prepared(board: Board, variables: dict[str, str], logs: Path) -> dict[str, str]:
     """Do what has to be done once, its parts at a time; return the environment to go on with."""
-    archive = archive_path(home, variables)
-    parquet = next(iter(sorted(lakes.glob("landing/*/flights/Q1"))))
+    archive = archive_path(variables)
     with ThreadPoolExecutor() as pool:
         parts = []
         if not is_prepared(variables):
             board.say("make Airflow's metadata database (this time only)")
-            parts.append(pool.submit(prepare, variables, lakes / "logs" / "airflow.log"))
+            parts.append(pool.submit(prepare, variables, logs / "airflow.log"))
         if not archive.is_file():
             board.say("make an archive of Spark's Java classes (this time only)")
-            log = lakes / "logs" / "spark-classes.log"
-            parts.append(pool.submit(make_archive, variables, archive, parquet, log))
+            log = logs / "spark-classes.log"
+            parts.append(pool.submit(make_archive, variables, archive, log))
         for part in parts:
             part.result()
     return with_archive(variables, archive)
