@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_ducklake.lake.commit import CommitInfo
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.spark.operations import run_operation
@@ -97,6 +98,19 @@ def test_table_made_by_us(judge: Judge) -> None:
     judge.accept({})
     assert judge.model.head == head
     life_goes_on(judge, "main.t")
+
+
+def test_retry_returns_the_first_table(judge: Judge) -> None:
+    """A job that is run again under its key finds the table it made; another job is refused."""
+    first, other = CommitInfo(key="run-1"), CommitInfo(key="run-2")
+    made = judge.operations.run("create_table", "main.t", columns="id int64", commit=first)
+    judge.accept({"main.t": ModelTable(("id",))})
+    again = judge.operations.run("create_table", "main.t", columns="id int64", commit=first)
+    assert (made.already_done, again.already_done) == (False, True)
+    assert again.snapshot_after == made.snapshot_after
+    with pytest.raises(ConfigurationError, match="exists"):
+        judge.operations.run("create_table", "main.t", columns="id int64", commit=other)
+    judge.check()
 
 
 def _bare(kind: str) -> str:

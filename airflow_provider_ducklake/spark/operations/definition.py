@@ -44,6 +44,10 @@ def create_new_table(job: Job) -> OperationResult:
     columns = parse_columns(definition)
     name = job.tables[0]
     before = job.lake.head().snapshot_id
+    # Looked up first: the table that an earlier try of this job made is no reason to refuse.
+    done = job.find_done(name)
+    if done is not None:
+        return finished(job, started, before, [done], already_done=True)
     if job.dry_run:
         shown = ", ".join(f"{column.name} {column.sql_type}" for column in columns)
         return finished(job, started, before, messages=(f"would create {name} ({shown})",))
