@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
@@ -137,6 +138,16 @@ class Judge:
         """Expire snapshots by our operation and expect exactly these to be gone."""
         result = self._ours("expire_snapshots", **options)
         self.model.expire(expired)
+        self.check()
+        return result
+
+    def restore(self, target: int, table: str | None = None) -> OperationResult:
+        """Restore a table, or the lake, by our operation and expect what the snapshot shows."""
+        then, now = self.model.tables_at(target), self.model.tables
+        names = [table] if table else sorted({*then, *now})
+        changes = {name: _restored(then.get(name), now.get(name)) for name in names}
+        result = self._ours("restore", *names[: bool(table)], snapshot=target)
+        self.accept({n: t for n, t in changes.items() if t != now.get(n)})
         self.check()
         return result
 
@@ -347,6 +358,13 @@ class Judge:
         """Return what to say of a difference: what was found, and everything done before."""
         history = ";\n  ".join(self.log)
         return f"{self.lake.kind}: {what}: {found}\nafter\n  {history};"
+
+
+def _restored(then: ModelTable | None, now: ModelTable | None) -> ModelTable | None:
+    """Return an older table as it is when it is put back: row ids are still not given twice."""
+    if then is None or now is None:
+        return then
+    return replace(then, next_row_id=max(then.next_row_id, now.next_row_id))
 
 
 def _some(rows: Rows) -> list[tuple[Any, ...]]:
