@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from airflow_provider_ducklake.lake.append import table_result_dict
@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.changes import (
     dropped_schema,
     table_change,
 )
-from airflow_provider_ducklake.lake.columns import Column
+from airflow_provider_ducklake.lake.columns import Column, leaves
 from airflow_provider_ducklake.lake.commit import CommitInfo, Committed, SnapshotWriter
 from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.entries import EntryChanges, apply_entry_changes
@@ -27,7 +27,6 @@ from airflow_provider_ducklake.lake.file_rows import (
 from airflow_provider_ducklake.lake.files import read_live_files
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.inlined import (
-    count_live_rows,
     inlined_tables,
     remove_inlined_deletes,
     restore_inlined_rows,
@@ -44,9 +43,11 @@ from airflow_provider_ducklake.lake.restore import (
 )
 from airflow_provider_ducklake.lake.results import TableResult
 from airflow_provider_ducklake.lake.table_stats import (
+    add_rows,
+    forget_bounds,
     read_file_statistics,
     read_table_statistics,
-    recompute,
+    unbounded_columns,
 )
 from airflow_provider_ducklake.lake.transfer.inlined_rows import data_columns
 
@@ -109,13 +110,13 @@ def commit_restore(
         apply_entry_changes(writer, plan.entries)
         if plan.entries:
             writer.schema_changed(sorted(_reshaped(plan)))
-        for restore in plan.tables:
+        results = restore_results(plan, outputs, writer.snapshot_id)
+        for restore, result in zip(plan.tables, results, strict=True):
             _restore_inlined(writer, restore, plan.target, lake)
-            _refresh_statistics(writer, restore.table)
+            _refresh_statistics(writer, plan, restore, result)
         # A client that is attached keeps what it knows of a table's statistics and its next row
         # id as long as next_file_id stays (InvalidateTableStatsCache in ducklake_catalog.cpp).
         writer.new_file_id()
-        results = restore_results(plan, outputs, writer.snapshot_id)
         writer.result = {"tables": [table_result_dict(result) for result in results[:100]]}
         return results
 
@@ -289,23 +290,50 @@ def _inlined_shape(columns: Iterable[Column]) -> list[tuple[str, str]]:
     return [(column.name, column.sql_type) for column in columns]
 
 
-def _refresh_statistics(writer: SnapshotWriter, table: Table) -> None:
-    """Compute a table's statistics anew from its live files; inlined rows make bounds unknown."""
-    session = writer.session
+def _refresh_statistics(
+    writer: SnapshotWriter, plan: RestorePlan, restore: TableRestore, result: TableResult
+) -> None:
+    """Widen a table's statistics so that they hold for the rows that are back.
+
+    They are never narrowed: clients apply them to older snapshots and to dead inlined rows too.
+    The count of rows goes up as if the rows were new, for a client takes bounds for exact when
+    it equals the count of visible rows.
+    """
+    session, table = writer.session, restore.table
     statistics = read_table_statistics(session, table.table_id)
     if not statistics.exists:
         return
     live = read_live_files(session, table, writer.snapshot_id)
-    inlined = count_live_rows(session, table.table_id)
     per_file = read_file_statistics(session, (file.data_file_id for file in live))
-    recompute(
+    parts = [per_file.get(file.data_file_id, []) for file in live]
+    unknown = {*unbounded_columns(session, table, parts), *_retyped_columns(plan, table.table_id)}
+    if restore.inlined.back:
+        unknown.update(column.column_id for column in leaves(table.columns))
+    forget_bounds(session, table.table_id, unknown)
+    add_rows(
         session,
         table,
         statistics,
-        [per_file.get(file.data_file_id, []) for file in live] + [[]] * bool(inlined),
-        rows=sum(file.record_count for file in live) + inlined,
-        size=sum(file.file_size_bytes for file in live),
+        parts,
+        rows=result.rows,
+        new_row_ids=0,
+        size=result.bytes_out,
     )
+
+
+def _retyped_columns(plan: RestorePlan, table_id: int) -> Iterator[int]:
+    """Yield the columns whose type changes back: their bounds may not be of that type."""
+    for change in plan.entries:
+        if change.table == "ducklake_column":
+            types = {
+                entry["column_id"]: entry["column_type"]
+                for entry in change.gone
+                if entry["table_id"] == table_id
+            }
+            for entry in change.back:
+                column_id = entry["column_id"]
+                if types.get(column_id, entry["column_type"]) != entry["column_type"]:
+                    yield int(str(column_id))
 
 
 def _changes(writer: SnapshotWriter, plan: RestorePlan, data_path: str) -> list[Change]:

@@ -114,6 +114,42 @@ def recompute(
     _write_columns(session, table.table_id, merged, insert=False)
 
 
+def forget_bounds(session: Session, table_id: int, column_ids: Iterable[int]) -> None:
+    """Forget what a table says of the values of some columns, for good.
+
+    No row at all is read as unknown and stays so. A row without bounds will not do: the reference
+    takes the column for one of NULLs, and its next insert narrows it to the new rows.
+
+    Source: DuckLakeColumnStats::MergeStats in storage/ducklake_stats.cpp.
+    """
+    session.execute_in(
+        "DELETE FROM {ducklake_table_column_stats} WHERE table_id = ? AND column_id IN (??)",
+        column_ids,
+        (table_id,),
+    )
+
+
+def unbounded_columns(
+    session: Session, table: Table, files: Sequence[Sequence[ColumnStatistics]]
+) -> list[int]:
+    """Return the columns of which some file with values, or the table itself, has no bounds."""
+    known = _read_columns(session, table.table_id)
+    found = []
+    for column in leaves(table.columns):
+        parts = [{s.column_id: s for s in of_file}.get(column.column_id) for of_file in files]
+        valued = [part for part in parts if part is None or not _is_only_null(part)]
+        bounds = [(part.min_value, part.max_value) if part else (None, None) for part in valued]
+        if column.column_id in known and valued:
+            bounds.append((known[column.column_id].min_value, known[column.column_id].max_value))
+        if any(None in pair for pair in bounds):
+            found.append(column.column_id)
+    return found
+
+
+def _is_only_null(statistics: ColumnStatistics) -> bool:
+    return statistics.value_count == 0 and bool(statistics.null_count)
+
+
 def read_file_statistics(
     session: Session, data_file_ids: Iterable[int]
 ) -> dict[int, list[ColumnStatistics]]:

@@ -141,13 +141,28 @@ class Judge:
         self.check()
         return result
 
-    def restore(self, target: int, table: str | None = None) -> OperationResult:
-        """Restore a table, or the lake, by our operation and expect what the snapshot shows."""
-        then, now = self.model.tables_at(target), self.model.tables
-        names = [table] if table else sorted({*then, *now})
-        changes = {name: _restored(then.get(name), now.get(name)) for name in names}
-        result = self._ours("restore", *names[: bool(table)], snapshot=target)
-        self.accept({n: t for n, t in changes.items() if t != now.get(n)})
+    def restore(
+        self, target: int, *tables: str, now: Mapping[str, str | None] | None = None
+    ) -> OperationResult:
+        """Restore tables, or the lake, by our operation and expect what the snapshot shows.
+
+        Args:
+            target: The snapshot.
+            *tables: Their names at that snapshot; none means the whole lake.
+            now: Names that tables of the snapshot have now, where they have others; None for
+                those that are not there.
+        """
+        then, current = self.model.tables_at(target), self.model.tables
+        changes: dict[str, ModelTable | None] = {}
+        if not tables:
+            changes = dict.fromkeys(current.keys() - then.keys())
+        for name in tables or then:
+            name_now = (now or {}).get(name, name)
+            if name_now is not None and name_now != name and tables:
+                changes[name_now] = None
+            changes[name] = _restored(then[name], current.get(name_now or ""))
+        result = self._ours("restore", *tables, snapshot=target)
+        self.accept({n: t for n, t in changes.items() if t != current.get(n)})
         self.check()
         return result
 
@@ -360,11 +375,10 @@ class Judge:
         return f"{self.lake.kind}: {what}: {found}\nafter\n  {history};"
 
 
-def _restored(then: ModelTable | None, now: ModelTable | None) -> ModelTable | None:
+def _restored(then: ModelTable, now: ModelTable | None) -> ModelTable:
     """Return an older table as it is when it is put back: row ids are still not given twice."""
-    if then is None or now is None:
-        return then
-    return replace(then, next_row_id=max(then.next_row_id, now.next_row_id))
+    next_row_id = max(then.next_row_id, now.next_row_id if now else 0)
+    return replace(then, next_row_id=next_row_id)
 
 
 def _some(rows: Rows) -> list[tuple[Any, ...]]:

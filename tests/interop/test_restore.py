@@ -63,7 +63,7 @@ def test_rows_come_and_go(judge: Judge) -> None:
 
 
 def test_whole_files_come_back(judge: Judge) -> None:
-    """A file that was deleted as a whole is hidden from the snapshots without it, and only there."""
+    """A file that was deleted as a whole is hidden from the snapshots without it alone."""
     target = _fill(judge)
     judge.delete("main.t", "true", lambda row: True)
     judge.insert_values("main.t", *((i, "x") for i in range(500, 530)))
