@@ -2,7 +2,8 @@
 
 Schemas, tables, columns, views, macros, tags, partition specs and sort orders are rows with a
 first and a last snapshot. To put one back, a copy of its row begins anew; the old one stays for
-the snapshots that see it.
+the snapshots that see it. Only a schema is opened again as it was: its id is a key, and tables
+that were in it are looked up under that id for as long as they live.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from airflow_provider_ducklake.lake.metadata_tables import BY_NAME
 
 # What tells apart the rows of each table that are visible at one snapshot.
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "ducklake_schema": ("schema_id",),
     "ducklake_table": ("table_id",),
     "ducklake_column": ("table_id", "column_id"),
     "ducklake_column_tag": ("table_id", "column_id", "key"),
@@ -70,66 +72,38 @@ def read_entry_changes(
 ) -> tuple[EntryChanges, ...]:
     """Compare what describes the lake, or one table, at a snapshot with what does now.
 
-    A schema that was dropped and is there again (with the same UUID) counts as the same one.
-
     Args:
         session: A transaction on the catalog.
         snapshot_id: The older snapshot.
         table_id: Only this table; None compares everything, schemas first.
     """
-    renamed, schemas = _schemas(session, snapshot_id)
-    compared = _KEYS if table_id is None else _OF_A_TABLE
-    found = [schemas] if table_id is None else []
-    for table in compared:
+    found = []
+    for table in _KEYS if table_id is None else _OF_A_TABLE:
         column = _OF_A_TABLE[table] if table_id is not None else None
         now = _visible(session, table, None, column, table_id)
-        then = [
-            _in_schema(entry, renamed)
-            for entry in _visible(session, table, snapshot_id, column, table_id)
-        ]
+        then = _visible(session, table, snapshot_id, column, table_id)
         found.append(EntryChanges(table, _not_in(now, then), _not_in(then, now)))
     return tuple(change for change in found if change.gone or change.back)
 
 
 def apply_entry_changes(writer: SnapshotWriter, changes: Sequence[EntryChanges]) -> None:
-    """End what the older snapshot does not have, and begin again what only it has.
-
-    A schema comes back under a new id, as its old one may stand for one row only; options that
-    are set for it are set for the new one too.
-    """
-    renamed: dict[int, int] = {}
+    """End what the older snapshot does not have, and begin again what only it has."""
     for change in changes:
-        keys = _KEYS.get(change.table, ("schema_id",))
+        keys = _KEYS[change.table]
         condition = " AND ".join(f"{quote_identifier(key)} = ?" for key in keys)
         statement = "UPDATE {ended} SET end_snapshot = ? WHERE end_snapshot IS NULL AND "
         for entry in change.gone:
             parameters = (writer.snapshot_id, *(entry[key] for key in keys))
             writer.session.execute(statement + condition, parameters, ended=change.table)
-        back = list(change.back)
         if change.table == "ducklake_schema":
-            for entry in back:
-                renamed[int(str(entry["schema_id"]))] = writer.new_catalog_id()
-            _copy_options(writer, renamed)
+            writer.session.execute_in(
+                "UPDATE {ducklake_schema} SET end_snapshot = NULL WHERE schema_id IN (??)",
+                (int(str(entry["schema_id"])) for entry in change.back),
+            )
+            continue
         writer.session.insert(
-            change.table,
-            [_row(change.table, _in_schema(entry, renamed), writer.snapshot_id) for entry in back],
+            change.table, [_row(change.table, entry, writer.snapshot_id) for entry in change.back]
         )
-
-
-def _schemas(session: Session, snapshot_id: int) -> tuple[dict[int, int], EntryChanges]:
-    """Return ids of schemas that live on under other ids, and the schemas that differ."""
-    then = _visible(session, "ducklake_schema", snapshot_id, None, None)
-    now = _visible(session, "ducklake_schema", None, None, None)
-    by_uuid = {entry["schema_uuid"]: int(str(entry["schema_id"])) for entry in now}
-    renamed = {
-        int(str(entry["schema_id"])): by_uuid[entry["schema_uuid"]]
-        for entry in then
-        if entry["schema_uuid"] in by_uuid
-    }
-    kept = set(renamed.values())
-    gone = tuple(entry for entry in now if entry["schema_id"] not in kept)
-    back = tuple(entry for entry in then if entry["schema_id"] not in renamed)
-    return renamed, EntryChanges("ducklake_schema", gone, back)
 
 
 def _visible(
@@ -164,28 +138,6 @@ def _plain(value: object) -> Value:
     return value
 
 
-def _in_schema(entry: Entry, renamed: Mapping[int, int]) -> dict[str, Value]:
-    """Return an entry in the schema that stands for its own now."""
-    found = dict(entry)
-    if "schema_id" in found:
-        old = int(str(found["schema_id"]))
-        found["schema_id"] = renamed.get(old, old)
-    return found
-
-
 def _row(table: str, entry: Entry, snapshot_id: int) -> list[Value]:
     values = {**entry, "begin_snapshot": snapshot_id, "end_snapshot": None}
     return [values[name] for name, _ in BY_NAME[table].columns]
-
-
-def _copy_options(writer: SnapshotWriter, renamed: Mapping[int, int]) -> None:
-    writer.session.insert(
-        "ducklake_metadata",
-        [
-            (option.key, option.value, option.scope, renamed[option.scope_id])
-            for option in writer.options.rows
-            if option.scope == "schema"
-            and option.scope_id is not None
-            and option.scope_id in renamed
-        ],
-    )

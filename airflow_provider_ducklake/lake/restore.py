@@ -176,9 +176,10 @@ def plan_lake_restore(view: LakeView, target: int) -> RestorePlan:
         target: A kept snapshot.
 
     Raises:
-        SafetyRefusal: Deletes of a table are of a shape that cannot be restored safely.
+        SafetyRefusal: A schema, or deletes of a table, cannot be restored safely.
     """
     entries = read_entry_changes(view.session, target)
+    _require_schemas(view, entries)
     then, now = view.tables(target), view.tables()
     known = {table.table_id for table in then}
     described = {table_id for change in entries for table_id in change.table_ids}
@@ -220,6 +221,31 @@ def _require_place(view: LakeView, table: Table, entries: Sequence[EntryChanges]
             f"{table.full_name} cannot come back: another table or view has that name now. Rename "
             "it first, or restore the whole lake (without --table)"
         )
+
+
+def _require_schemas(view: LakeView, entries: Sequence[EntryChanges]) -> None:
+    """Refuse a schema that comes back while kept snapshots show another one of its name.
+
+    It is opened again, so those snapshots will show it too, empty.
+    """
+    back = [
+        entry for change in entries if change.table == "ducklake_schema" for entry in change.back
+    ]
+    for entry in back:
+        rows = view.session.rows(
+            "SELECT DISTINCT o.schema_name FROM {ducklake_schema} o JOIN {ducklake_schema} s "
+            "ON s.schema_id = ? AND o.schema_id <> s.schema_id "
+            "JOIN {ducklake_snapshot} k ON k.snapshot_id >= s.end_snapshot AND k.snapshot_id <= ? "
+            "AND k.snapshot_id >= o.begin_snapshot "
+            "AND (o.end_snapshot IS NULL OR k.snapshot_id < o.end_snapshot)",
+            (entry["schema_id"], view.head.snapshot_id),
+        )
+        name = str(entry["schema_name"])
+        if any(other.lower() == name.lower() for (other,) in rows):
+            raise SafetyRefusal(
+                f"schema {name} cannot come back: kept snapshots show another schema of that name, "
+                "and would show two. Drop that one and expire the snapshots that show it first"
+            )
 
 
 def _table_restore(view: LakeView, target: int, table: Table) -> TableRestore:
