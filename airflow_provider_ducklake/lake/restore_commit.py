@@ -47,7 +47,6 @@ from airflow_provider_ducklake.lake.table_stats import (
     forget_bounds,
     read_file_statistics,
     read_table_statistics,
-    unbounded_columns,
 )
 from airflow_provider_ducklake.lake.transfer.inlined_rows import data_columns
 
@@ -306,7 +305,7 @@ def _refresh_statistics(
     live = read_live_files(session, table, writer.snapshot_id)
     per_file = read_file_statistics(session, (file.data_file_id for file in live))
     parts = [per_file.get(file.data_file_id, []) for file in live]
-    unknown = {*unbounded_columns(session, table, parts), *_retyped_columns(plan, table.table_id)}
+    unknown = set(_retyped_columns(plan, table.table_id))
     if restore.inlined.back:
         unknown.update(column.column_id for column in leaves(table.columns))
     forget_bounds(session, table.table_id, unknown)
