@@ -35,7 +35,10 @@ from airflow_provider_ducklake.operators.fleet import (
     DuckLakeFleetPlanOperator,
 )
 from airflow_provider_ducklake.operators.ingest import DuckLakeIngestOperator
-from airflow_provider_ducklake.operators.snapshots import DuckLakeExpireSnapshotsOperator
+from airflow_provider_ducklake.operators.snapshots import (
+    DuckLakeExpireSnapshotsOperator,
+    DuckLakeRestoreOperator,
+)
 from airflow_provider_ducklake.operators.transfer import (
     DuckLakeExportCatalogOperator,
     DuckLakeImportCatalogOperator,
@@ -53,6 +56,7 @@ OPERATORS: Final[tuple[type[DuckLakeSparkOperator], ...]] = (
     DuckLakeRewriteDataFilesOperator,
     DuckLakeFlushInlinedDataOperator,
     DuckLakeExpireSnapshotsOperator,
+    DuckLakeRestoreOperator,
     DuckLakeCleanupOldFilesOperator,
     DuckLakeDeleteOrphanedFilesOperator,
     DuckLakeCheckpointOperator,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import duckdb
@@ -164,16 +165,103 @@ def write_delete_file(
     ordered = sorted(deletes)
     snapshots = [snapshot for _, snapshot in ordered]
     rows = pa.table({"pos": [position for position, _ in ordered], "since": snapshots})
+    file = _write(
+        connection,
+        "SELECT pos, since FROM deletes",
+        rows,
+        data_file_path,
+        directory,
+        settings,
+        encrypted,
+    )
+    return replace(file, first_snapshot=min(snapshots), last_snapshot=max(snapshots))
+
+
+def write_positions(
+    connection: duckdb.DuckDBPyConnection,
+    data_file_path: str,
+    positions: pa.Int64Array,
+    directory: str,
+    settings: KernelSettings,
+    encrypted: bool,
+) -> WrittenDeleteFile:
+    """Write a delete file of positions only: all are deleted as long as it applies.
+
+    Args:
+        connection: From `open_connection`.
+        data_file_path: Full path of the data file, written into every row.
+        positions: At least one, sorted, each once.
+        directory: Full path of the directory, with or without a slash at its end.
+        encrypted: Encrypt the file with a fresh key.
+
+    Raises:
+        ConfigurationError, StorageError: As for `write_delete_file`.
+    """
+    rows = pa.table({"pos": positions})
+    return _write(
+        connection, "SELECT pos FROM deletes", rows, data_file_path, directory, settings, encrypted
+    )
+
+
+def write_whole_file_deleted(
+    connection: duckdb.DuckDBPyConnection,
+    data_file: DataFile,
+    deletes: Sequence[tuple[int, int]],
+    since: int,
+    directory: str,
+    settings: KernelSettings,
+    encrypted: bool,
+) -> WrittenDeleteFile:
+    """Write a partial delete file of every row of a data file.
+
+    Args:
+        connection: From `open_connection`.
+        data_file: The file, for its path and number of rows.
+        deletes: (position, snapshot id) of rows that were deleted earlier.
+        since: Snapshot at which all other rows went; none of `deletes` is later.
+        directory: Full path of the directory, with or without a slash at its end.
+        encrypted: Encrypt the file with a fresh key.
+
+    Raises:
+        ConfigurationError, StorageError: As for `write_delete_file`.
+    """
+    earlier = pa.table(
+        {
+            "pos": pa.array([position for position, _ in deletes], pa.int64()),
+            "since": pa.array([snapshot for _, snapshot in deletes], pa.int64()),
+        }
+    )
+    query = (
+        f"SELECT r.range AS pos, coalesce(d.since, {since}) AS since "
+        f"FROM range({data_file.record_count}) r LEFT JOIN deletes d ON d.pos = r.range"
+    )
+    file = _write(connection, query, earlier, data_file.path, directory, settings, encrypted)
+    first = min([since, *(snapshot for _, snapshot in deletes)])
+    return replace(file, first_snapshot=first, last_snapshot=since)
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection,
+    query: str,
+    rows: pa.Table,
+    data_file_path: str,
+    directory: str,
+    settings: KernelSettings,
+    encrypted: bool,
+) -> WrittenDeleteFile:
+    """Write what a query on `deletes` yields: `pos`, and `since` where the rows have it."""
+    columns = _COLUMNS if "since" in rows.column_names else _COLUMNS[:2]
+    snapshots = f", CAST(since AS BIGINT) AS {_SNAPSHOT_ID}" if len(columns) == 3 else ""
     view = f"deletes_{uuid.uuid4().hex}"
     connection.register(view, rows)
     try:
         file = write_parquet(
             connection,
-            f"SELECT CAST(? AS VARCHAR) AS file_path, CAST(pos AS BIGINT) AS pos, "
-            f"CAST(since AS BIGINT) AS {_SNAPSHOT_ID} FROM {view}",
+            f"WITH deletes AS (FROM {view}) SELECT CAST(? AS VARCHAR) AS file_path, "
+            f"CAST(pos AS BIGINT) AS pos{snapshots} FROM ({query}) ORDER BY pos",
             [data_file_path],
             f"{directory.rstrip('/')}/ducklake-{uuid7()}-delete.parquet",
-            _COLUMNS,
+            columns,
             ParquetOptions(encrypted=encrypted),
             settings,
         )
@@ -184,11 +272,11 @@ def write_delete_file(
     return WrittenDeleteFile(
         path=file.path,
         data_file_path=data_file_path,
-        delete_count=len(ordered),
+        delete_count=file.record_count,
         file_size_bytes=file.file_size_bytes,
         footer_size=file.footer_size,
-        first_snapshot=min(snapshots),
-        last_snapshot=max(snapshots),
+        first_snapshot=None,
+        last_snapshot=None,
         encryption_key=file.encryption_key,
     )
 

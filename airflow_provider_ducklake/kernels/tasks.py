@@ -15,6 +15,7 @@ __all__ = [
     "InlinedRow",
     "ParquetOptions",
     "RegisterTask",
+    "RestoreTask",
     "RewriteTask",
 ]
 
@@ -108,6 +109,30 @@ class FlushDeletesTask:
     data_file: DataFile
     deletes: tuple[tuple[int, int], ...]
     directory: str
+    encrypted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreTask:
+    """Find which rows of a data file an older snapshot showed, and write the deletes of the others.
+
+    Attributes:
+        then: The file with the deletes visible at that snapshot.
+        last: The file with the deletes visible at the newest snapshot it was in.
+        snapshot_id: The older snapshot.
+        inlined: (position, snapshot id) of all its inlined deletes.
+        hidden_since: First snapshot the file was not in, when kept ones have to go on without it.
+        rewrite_history: Write the deletes up to now into one file, inlined ones included.
+        directory: Full path (ending in `/`) the delete files go to; None only counts.
+    """
+
+    then: DataFile
+    last: DataFile
+    snapshot_id: int
+    inlined: tuple[tuple[int, int], ...]
+    hidden_since: int | None
+    rewrite_history: bool
+    directory: str | None
     encrypted: bool = False
 
 

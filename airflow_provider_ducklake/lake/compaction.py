@@ -19,16 +19,10 @@ from airflow_provider_ducklake.lake.file_rows import (
     remove_data_files,
     schedule_objects,
 )
-from airflow_provider_ducklake.lake.files import read_files, read_live_files
-from airflow_provider_ducklake.lake.inlined import count_live_rows
+from airflow_provider_ducklake.lake.files import read_files
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.model import DataFile, Table, WrittenFile
 from airflow_provider_ducklake.lake.results import Skipped, TableResult
-from airflow_provider_ducklake.lake.table_stats import (
-    read_file_statistics,
-    read_table_statistics,
-    recompute,
-)
 from airflow_provider_ducklake.lake.tables import require_unchanged
 
 
@@ -257,7 +251,6 @@ def commit_rewrite(
             for group, output in written
         ]
         add_data_files(writer, plan.table, _with_values(new, written))
-        _refresh_statistics(writer, plan.table)
         return _finished(writer, plan, [output for _, output in written])
 
     changes = compaction_changes("rewrite_delete", plan.table.table_id)
@@ -369,23 +362,3 @@ def _finished(
     )
     writer.result = {"tables": [table_result_dict(result)]}
     return result
-
-
-def _refresh_statistics(writer: SnapshotWriter, table: Table) -> None:
-    """Make the table's statistics exact again where no deletes and no inlined rows are left."""
-    session = writer.session
-    statistics = read_table_statistics(session, table.table_id)
-    live = read_live_files(session, table, writer.snapshot_id)
-    if not statistics.exists or count_live_rows(session, table.table_id):
-        return
-    if any(file.delete_files or file.inlined_deletes for file in live):
-        return
-    per_file = read_file_statistics(session, (file.data_file_id for file in live))
-    recompute(
-        session,
-        table,
-        statistics,
-        [per_file.get(file.data_file_id, []) for file in live],
-        rows=sum(file.record_count for file in live),
-        size=sum(file.file_size_bytes for file in live),
-    )

@@ -44,6 +44,28 @@ class NewDataFile:
     partial_max: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NewDeleteFile:
+    """A written delete file and when it applies to which data file.
+
+    Attributes:
+        begin_snapshot: First snapshot it applies at.
+        end_snapshot: First one it applies at no more; None for good.
+    """
+
+    file: WrittenDeleteFile
+    data_file_id: int
+    begin_snapshot: int
+    end_snapshot: int | None = None
+
+    @classmethod
+    def since_its_first(cls, file: WrittenDeleteFile, data_file_id: int) -> NewDeleteFile:
+        """Return one that begins with the oldest delete it tells of."""
+        if file.first_snapshot is None:
+            raise ValueError("this delete file does not say since when its rows are deleted")
+        return cls(file, data_file_id, file.first_snapshot)
+
+
 def add_data_files(writer: SnapshotWriter, table: Table, files: Sequence[NewDataFile]) -> list[int]:
     """Insert the rows of new data files; return their ids in the same order."""
     mappings = _mapping_ids(writer, table, [new.file.name_map for new in files])
@@ -84,20 +106,19 @@ def add_data_files(writer: SnapshotWriter, table: Table, files: Sequence[NewData
     return ids
 
 
-def add_delete_files(
-    writer: SnapshotWriter, table: Table, files: Sequence[tuple[int, WrittenDeleteFile]]
-) -> None:
-    """Insert the rows of new delete files, each with the id of the data file it belongs to."""
+def add_delete_files(writer: SnapshotWriter, table: Table, files: Sequence[NewDeleteFile]) -> None:
+    """Insert the rows of new delete files."""
     rows = []
-    for data_file_id, file in files:
+    for new in files:
+        file = new.file
         path, relative = relative_to(file.path, table.data_path)
         rows.append(
             (
                 writer.new_file_id(),
                 table.table_id,
-                file.first_snapshot,
-                None,
-                data_file_id,
+                new.begin_snapshot,
+                new.end_snapshot,
+                new.data_file_id,
                 path,
                 relative,
                 "parquet",

@@ -53,6 +53,16 @@ def read_files(
     return _complete(session, table, [_file(table, row) for row in rows], snapshot_id)
 
 
+def read_ended_files(session: Session, table: Table, file_ids: Iterable[int]) -> list[DataFile]:
+    """Return some ended data files of a table with the deletes of their last snapshot."""
+    query = (
+        f"SELECT {_COLUMNS} FROM {{ducklake_data_file}} WHERE table_id = ? "
+        "AND end_snapshot IS NOT NULL AND data_file_id IN (??)"
+    )
+    rows = session.rows_in(query, file_ids, (table.table_id,))
+    return _complete(session, table, [_file(table, row) for row in rows], None)
+
+
 def _file(table: Table, row: Any) -> DataFile:
     file_id, table_id, path, relative, records, size, footer, begin, *rest = row
     end, row_id, partition_id, key, mapping_id, partial_max = rest
@@ -74,21 +84,22 @@ def _file(table: Table, row: Any) -> DataFile:
 
 
 def _complete(
-    session: Session, table: Table, files: list[DataFile], snapshot_id: int
+    session: Session, table: Table, files: list[DataFile], snapshot_id: int | None
 ) -> list[DataFile]:
-    deletes = _delete_files(session, table)
+    deletes = read_delete_files(session, table)
     inlined = read_inlined_deletes(session, table.table_id)
     values = _partition_values(session, table)
     name_maps = read_name_maps(session, (f.mapping_id for f in files if f.mapping_id is not None))
     complete = []
     for file in files:
         all_deletes, positions = deletes[file.data_file_id], inlined[file.data_file_id]
-        visible = tuple(d for d in all_deletes if _is_visible(d, snapshot_id))
+        at = _last_snapshot(file) if snapshot_id is None else snapshot_id
+        visible = tuple(d for d in all_deletes if _is_visible(d, at))
         complete.append(
             replace(
                 file,
                 delete_files=visible,
-                inlined_deletes=tuple(sorted(p for p, s in positions if s <= snapshot_id)),
+                inlined_deletes=tuple(sorted(p for p, s in positions if s <= at)),
                 touched=bool(all_deletes or positions),
                 partition_values=values[file.data_file_id],
                 name_map=() if file.mapping_id is None else name_maps.get(file.mapping_id, ()),
@@ -102,12 +113,18 @@ def _merge_order(file: DataFile) -> tuple[int, int, int]:
     return file.begin_snapshot, start, file.data_file_id
 
 
+def _last_snapshot(file: DataFile) -> int:
+    assert file.end_snapshot is not None
+    return file.end_snapshot - 1
+
+
 def _is_visible(delete: DeleteFile, snapshot_id: int) -> bool:
     ended = delete.end_snapshot is not None and delete.end_snapshot <= snapshot_id
     return delete.begin_snapshot <= snapshot_id and not ended
 
 
-def _delete_files(session: Session, table: Table) -> dict[int, list[DeleteFile]]:
+def read_delete_files(session: Session, table: Table) -> dict[int, list[DeleteFile]]:
+    """Return every delete file of a table, ended ones too, by data file id."""
     query = (
         "SELECT delete_file_id, data_file_id, path, path_is_relative, format, delete_count, "
         "begin_snapshot, end_snapshot, encryption_key, partial_max "

@@ -12,6 +12,7 @@ from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.errors import CommitConflict
 from airflow_provider_ducklake.lake.file_rows import (
     NewDataFile,
+    NewDeleteFile,
     add_data_files,
     add_delete_files,
     schedule_objects,
@@ -185,7 +186,10 @@ def _replace_rows(writer: SnapshotWriter, plan: FlushPlan, output: FlushOutput) 
     ]
     ids = add_data_files(writer, plan.table, new)
     by_path = {file.path: file_id for file, file_id in zip(output.files, ids, strict=True)}
-    deletes = [(by_path[delete.data_file_path], delete) for delete in output.delete_files]
+    deletes = [
+        NewDeleteFile.since_its_first(delete, by_path[delete.data_file_path])
+        for delete in output.delete_files
+    ]
     add_delete_files(writer, plan.table, deletes)
     remove_inlined_rows(session, part.source, plan.base)
     # The rows were counted when they were inlined; only their bytes and bounds are new.
@@ -230,9 +234,13 @@ def commit_flushed_deletes(
         )
         objects = [(old.delete_file_id, old.path) for old in merged]
         schedule_objects(session, data_path, objects, writer.now)
-        new = [(part.data_file.data_file_id, delete) for part, delete in outputs]
+        new = [
+            NewDeleteFile.since_its_first(delete, part.data_file.data_file_id)
+            for part, delete in outputs
+        ]
         add_delete_files(writer, table, new)
-        remove_inlined_deletes(session, table.table_id, (i for i, _ in new), plan.base)
+        ids = (one.data_file_id for one in new)
+        remove_inlined_deletes(session, table.table_id, ids, plan.base)
         return TableResult(
             table=table.full_name,
             files_before=plan.live,

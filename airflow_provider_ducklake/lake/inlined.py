@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.commit import SnapshotWriter
@@ -16,6 +16,10 @@ from airflow_provider_ducklake.lake.identifiers import quote_identifier
 
 _INLINED: Final = re.compile(r"ducklake_inlined_(data|delete)_(?P<table_id>\d+)(_\d+)?")
 _BYTES: Final = frozenset({"varchar", "json", "blob"})  # PostgreSQL keeps these as bytea
+
+
+# An inlined-data table and (row id, begin snapshot) of some of its rows.
+InlinedLives: TypeAlias = tuple[str, tuple[tuple[int, int], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,34 @@ class InlinedRow:
     def life(self) -> tuple[int, int, int | None]:
         """What identifies this version of the row."""
         return self.row_id, self.begin_snapshot, self.end_snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class InlinedRestore:
+    """Inlined row versions that differ between an older snapshot and the newest: (id, begin).
+
+    Attributes:
+        back: Versions only the older snapshot shows, by the table that holds them.
+        gone: Versions only the newest shows, likewise.
+    """
+
+    back: tuple[InlinedLives, ...] = ()
+    gone: tuple[InlinedLives, ...] = ()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether any version differs."""
+        return bool(self.back or self.gone)
+
+    @property
+    def rows_back(self) -> int:
+        """How many come back."""
+        return sum(len(lives) for _, lives in self.back)
+
+    @property
+    def rows_gone(self) -> int:
+        """How many go."""
+        return sum(len(lives) for _, lives in self.gone)
 
 
 def inlined_tables(session: Session, table_id: int) -> list[InlinedTable]:
@@ -167,6 +199,54 @@ def end_inlined_rows(writer: SnapshotWriter, table_id: int) -> None:
                 (writer.snapshot_id,),
                 inlined=table.name,
             )
+
+
+def read_inlined_restore(session: Session, table_id: int, target: int) -> InlinedRestore:
+    """Return which inlined rows of a table a snapshot shows and the newest not, and vice versa."""
+    names = [t.name for t in inlined_tables(session, table_id) if session.has_table(t.name)]
+
+    def found(condition: str, parameters: Sequence[Value]) -> tuple[InlinedLives, ...]:
+        query = "SELECT row_id, begin_snapshot FROM {inlined} WHERE " + condition
+        lives_of = ((name, session.rows(query, parameters, inlined=name)) for name in names)
+        return tuple(
+            (name, tuple(sorted((int(row_id), int(begin)) for row_id, begin in rows)))
+            for name, rows in lives_of
+            if rows
+        )
+
+    return InlinedRestore(
+        found("begin_snapshot <= ? AND end_snapshot > ?", (target, target)),
+        found("begin_snapshot > ? AND end_snapshot IS NULL", (target,)),
+    )
+
+
+def restore_inlined_rows(
+    writer: SnapshotWriter, table_id: int, target: int, columns: Mapping[str, Sequence[Column]]
+) -> None:
+    """End the inlined rows that came after a snapshot and begin those that ended since anew.
+
+    Args:
+        writer: The commit.
+        table_id: The table.
+        target: The older snapshot.
+        columns: Top-level columns of each inlined-data table, by its name.
+    """
+    session = writer.session
+    for name, of_table in columns.items():
+        session.execute(
+            "UPDATE {inlined} SET end_snapshot = ? "
+            "WHERE begin_snapshot > ? AND end_snapshot IS NULL",
+            (writer.snapshot_id, target),
+            inlined=name,
+        )
+        names = "".join(f", {quote_identifier(column.name)}" for column in of_table)
+        statement = (
+            f"INSERT INTO {{inlined}} (row_id, begin_snapshot, end_snapshot{names}) "
+            f"SELECT row_id, CAST(? AS BIGINT), CAST(NULL AS BIGINT){names} FROM {{inlined}} "
+            "WHERE begin_snapshot <= ? AND end_snapshot > ? AND end_snapshot < ?"
+        )
+        new = writer.snapshot_id
+        session.execute(statement, (new, target, target, new), inlined=name)
 
 
 def remove_inlined_deletes(

@@ -169,8 +169,8 @@ class WrittenDeleteFile:
 
     Attributes:
         data_file_path: Full path of the data file whose positions it deletes.
-        first_snapshot: Smallest snapshot id in it: where it begins to apply.
-        last_snapshot: Largest snapshot id in it.
+        first_snapshot: Smallest snapshot id in it; None when it names positions only.
+        last_snapshot: Largest snapshot id in it, likewise.
     """
 
     path: str
@@ -178,6 +178,6 @@ class WrittenDeleteFile:
     delete_count: int
     file_size_bytes: int
     footer_size: int
-    first_snapshot: int
-    last_snapshot: int
+    first_snapshot: int | None
+    last_snapshot: int | None
     encryption_key: str | None = None

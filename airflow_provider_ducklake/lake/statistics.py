@@ -42,10 +42,19 @@ class ColumnStatistics:
     contains_nan: bool | None = None
     extra_stats: str | None = None
 
+    @property
+    def is_only_null(self) -> bool:
+        """Whether the column holds nothing but NULL."""
+        return self.value_count == 0 and bool(self.null_count)
+
 
 @dataclass(frozen=True, slots=True)
 class TableColumnStatistics:
-    """Bounds of one leaf column over a whole table; None is unknown."""
+    """What a table says of one leaf column.
+
+    Without bounds the column has held only NULL so far, as the reference reads it; what is not
+    known has no row at all. The flags may be None for unknown.
+    """
 
     column_id: int
     contains_null: bool | None = None
@@ -130,16 +139,14 @@ class _Part:
 
 def _of_file(stats: ColumnStatistics) -> _Part:
     nulls = None if stats.null_count is None else stats.null_count > 0
-    only_null = stats.value_count == 0 and bool(stats.null_count)
-    return _Part(nulls, stats.contains_nan, stats.min_value, stats.max_value, only_null)
+    low, high = stats.min_value, stats.max_value
+    return _Part(nulls, stats.contains_nan, low, high, stats.is_only_null)
 
 
 def _of_table(stats: TableColumnStatistics) -> _Part:
-    # A table whose column has held only NULL so far has nulls and no bounds: nothing to widen.
-    # The same row could also mean "bounds unknown", and then they have to stay unknown.
-    return _Part(
-        stats.contains_null, stats.contains_nan, stats.min_value, stats.max_value, only_null=False
-    )
+    low, high = stats.min_value, stats.max_value
+    only_null = low is None and high is None
+    return _Part(stats.contains_null, stats.contains_nan, low, high, only_null)
 
 
 def _any(flags: Sequence[bool | None]) -> bool | None:

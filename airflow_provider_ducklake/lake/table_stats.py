@@ -72,46 +72,35 @@ def add_rows(
     _write_counters(session, table.table_id, after)
     by_file = [{s.column_id: s for s in of_file} for of_file in files]
     current = _read_columns(session, table.table_id) if statistics.exists else {}
-    merged = []
+    merged, unknown = [], []
     for column in _with_bounds(session, table):
         # A column added after the first rows has no row here: old rows hold its default.
         if statistics.exists and column.column_id not in current:
             continue
         per_file = [of_file.get(column.column_id) for of_file in by_file]
-        merged.append(merge_into_table(column, current.get(column.column_id), per_file))
+        result = merge_into_table(column, current.get(column.column_id), per_file)
+        has_values = any(part is None or not part.is_only_null for part in per_file)
+        if has_values and None in (result.min_value, result.max_value):
+            unknown.append(column.column_id)
+        else:
+            merged.append(result)
+    forget_bounds(session, table.table_id, unknown)
     _write_columns(session, table.table_id, merged, insert=not statistics.exists)
 
 
-def recompute(
-    session: Session,
-    table: Table,
-    statistics: TableStatistics,
-    files: Sequence[Sequence[ColumnStatistics]],
-    *,
-    rows: int,
-    size: int,
-) -> None:
-    """Set a table's counters and bounds from all its live files, when none has deletes.
+def forget_bounds(session: Session, table_id: int, column_ids: Iterable[int]) -> None:
+    """Forget what a table says of the values of some columns, for good.
 
-    Args:
-        session: The commit transaction.
-        table: The table.
-        statistics: Its counters before; the next row id stays.
-        files: Column statistics of every live file with rows.
-        rows: Rows in those files.
-        size: Bytes of those files.
+    No row at all is read as unknown and stays so. A row without bounds will not do: the reference
+    takes the column for one of NULLs, and its next insert narrows it to the new rows.
+
+    Source: DuckLakeColumnStats::MergeStats in storage/ducklake_stats.cpp.
     """
-    _write_counters(
-        session, table.table_id, replace(statistics, record_count=rows, file_size_bytes=size)
+    session.execute_in(
+        "DELETE FROM {ducklake_table_column_stats} WHERE table_id = ? AND column_id IN (??)",
+        column_ids,
+        (table_id,),
     )
-    by_file = [{s.column_id: s for s in of_file} for of_file in files]
-    known = _read_columns(session, table.table_id)
-    merged = [
-        merge_into_table(column, None, [of_file.get(column.column_id) for of_file in by_file])
-        for column in _with_bounds(session, table)
-        if column.column_id in known
-    ]
-    _write_columns(session, table.table_id, merged, insert=False)
 
 
 def read_file_statistics(

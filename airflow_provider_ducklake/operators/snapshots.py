@@ -1,4 +1,4 @@
-"""The operator that lets old snapshots go."""
+"""Operators on snapshots: letting old ones go, and going back to one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from airflow_provider_ducklake.operators import _options
+from airflow_provider_ducklake.operators._tables import DuckLakeTablesOperator
 from airflow_provider_ducklake.operators.base import DuckLakeSparkOperator
 
 
@@ -43,3 +44,34 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeSparkOperator):
         self.older_than = older_than
         self.versions = versions
         self.retain_last = retain_last
+
+
+class DuckLakeRestoreOperator(DuckLakeTablesOperator):
+    """Restore tables, or the whole lake when none is named, to what an older snapshot shows.
+
+    The restore is a new snapshot; the older ones stay as they are, and no data file is written.
+
+    Args:
+        snapshot: The snapshot to restore, or
+        at: an instant (a datetime with zone, or ISO 8601 text with offset) or an age (a
+            timedelta, or text such as `2 hours`): the newest snapshot that was there by then.
+        **kwargs: `table`, `tables`, and see `DuckLakeSparkOperator`.
+    """
+
+    operation = "restore"
+    options: ClassVar[Mapping[str, _options.Converter]] = {
+        "snapshot": _options.integer,
+        "at": _options.instant,
+    }
+    template_fields: Sequence[str] = (*DuckLakeTablesOperator.template_fields, *options)
+
+    def __init__(
+        self,
+        *,
+        snapshot: int | str | None = None,
+        at: datetime | timedelta | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.snapshot = snapshot
+        self.at = at

@@ -25,7 +25,10 @@ from airflow_provider_ducklake.operators.compaction import (
 )
 from airflow_provider_ducklake.operators.fleet import DuckLakeFleetMaintenanceOperator
 from airflow_provider_ducklake.operators.ingest import DuckLakeIngestOperator
-from airflow_provider_ducklake.operators.snapshots import DuckLakeExpireSnapshotsOperator
+from airflow_provider_ducklake.operators.snapshots import (
+    DuckLakeExpireSnapshotsOperator,
+    DuckLakeRestoreOperator,
+)
 from airflow_provider_ducklake.spark.cli import parser
 from airflow_provider_ducklake.spark.operations import OPERATIONS, check_options
 from scripts.demo_support.airflow_versions import serialization
@@ -42,10 +45,12 @@ OPERATORS: list[type[DuckLakeSparkOperator]] = [
     DuckLakeCleanupOldFilesOperator,
     DuckLakeDeleteOrphanedFilesOperator,
     DuckLakeExpireSnapshotsOperator,
+    DuckLakeRestoreOperator,
     DuckLakeFleetMaintenanceOperator,
     DuckLakeFlushInlinedDataOperator,
     DuckLakeIngestOperator,
     DuckLakeMergeAdjacentFilesOperator,
+    DuckLakeRestoreOperator,
     DuckLakeRewriteDataFilesOperator,
 ]
 Merge = DuckLakeMergeAdjacentFilesOperator

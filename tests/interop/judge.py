@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
@@ -137,6 +138,31 @@ class Judge:
         """Expire snapshots by our operation and expect exactly these to be gone."""
         result = self._ours("expire_snapshots", **options)
         self.model.expire(expired)
+        self.check()
+        return result
+
+    def restore(
+        self, target: int, *tables: str, now: Mapping[str, str | None] | None = None
+    ) -> OperationResult:
+        """Restore tables, or the lake, by our operation and expect what the snapshot shows.
+
+        Args:
+            target: The snapshot.
+            *tables: Their names at that snapshot; none means the whole lake.
+            now: Names that tables of the snapshot have now, where they have others; None for
+                those that are not there.
+        """
+        then, current = self.model.tables_at(target), self.model.tables
+        changes: dict[str, ModelTable | None] = {}
+        if not tables:
+            changes = dict.fromkeys(current.keys() - then.keys())
+        for name in tables or then:
+            name_now = (now or {}).get(name, name)
+            if name_now is not None and name_now != name and tables:
+                changes[name_now] = None
+            changes[name] = _restored(then[name], current.get(name_now or ""))
+        result = self._ours("restore", *tables, snapshot=target)
+        self.accept({n: t for n, t in changes.items() if t != current.get(n)})
         self.check()
         return result
 
@@ -347,6 +373,12 @@ class Judge:
         """Return what to say of a difference: what was found, and everything done before."""
         history = ";\n  ".join(self.log)
         return f"{self.lake.kind}: {what}: {found}\nafter\n  {history};"
+
+
+def _restored(then: ModelTable, now: ModelTable | None) -> ModelTable:
+    """Return an older table as it is when it is put back: row ids are still not given twice."""
+    next_row_id = max(then.next_row_id, now.next_row_id if now else 0)
+    return replace(then, next_row_id=next_row_id)
 
 
 def _some(rows: Rows) -> list[tuple[Any, ...]]:

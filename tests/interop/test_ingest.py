@@ -168,3 +168,23 @@ def test_table_created_with_its_rows(judge: Judge) -> None:
     with pytest.raises(CommitConflict, match=r"main\.made was created"):
         append_files(lake, table, files)
     life_goes_on(judge, "main.made")
+
+
+def test_values_behind_nulls_are_found(judge: Judge) -> None:
+    """Rows stay visible to a filter on a column that held only NULL before they came."""
+    types = {"k": "INTEGER", "v": "INTEGER"}
+    judge.create_table("main.t", types)
+    judge.insert_values("main.t", *((i, None) for i in range(40)))
+    judge.ingest("main.t", types, pairs([(i, 5) for i in range(50, 70)]))
+    judge.insert_values("main.t", *((i, 100) for i in range(100, 120)))
+    judge.check_counts("main.t", {"v = 5": 20, "v = 100": 20, "v IS NULL": 40})
+
+
+def test_values_of_a_type_without_bounds_are_found(judge: Judge) -> None:
+    """Bounds we do not keep are no bounds: the reference's next insert does not narrow them."""
+    types = {"k": "INTEGER", "v": "HUGEINT"}
+    judge.create_table("main.t", types)
+    judge.insert_values("main.t", *((i, 3) for i in range(40)))
+    judge.ingest("main.t", types, pairs([(i, 5) for i in range(50, 70)]))
+    judge.insert_values("main.t", *((i, 100) for i in range(100, 120)))
+    judge.check_counts("main.t", {"v = 3": 40, "v = 5": 20, "v = 100": 20})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,7 +31,9 @@ class Maintainer:
             name: A key of `OPERATIONS`.
             seed: Decides tables and options.
         """
+        self.writer.remember()
         OPERATIONS[name](self, seed)
+        self.writer.remember()
         self.judge.check_catalog()
 
     def _tables(self, seed: int) -> list[str]:
@@ -130,6 +133,35 @@ class Maintainer:
         else:
             self.judge.upkeep("checkpoint")
 
+    def restore(self, seed: int) -> None:
+        """restore of the lake or of one table."""
+        known = [s for s in self.judge.model.kept if s in self.writer.past]
+        target = known[seed % len(known)]
+        past = deepcopy(self.writer.past[target])
+        live = {identity: name for name, identity in self.writer.identities.items()}
+        now = {name: live.get(identity) for name, identity in past.identities.items()}
+        if seed % 2 or not past.shapes:
+            self.judge.restore(target, now=now)
+            self.writer.shapes, self.writer.keys = past.shapes, past.keys
+            self.writer.sorted_by, self.writer.identities = past.sorted_by, past.identities
+            return
+        name = sorted(past.shapes)[seed // 2 % len(past.shapes)]
+        if name in self.writer.shapes and now[name] != name:
+            return  # another table has its name
+        self.judge.restore(target, name, now=now)
+        self._forget(now[name] or name)
+        self.writer.shapes[name] = past.shapes[name]
+        self.writer.identities[name] = past.identities[name]
+        self.writer.keys[name] = past.keys.get(name, set())
+        if name in past.sorted_by:
+            self.writer.sorted_by[name] = past.sorted_by[name]
+
+    def _forget(self, name: str) -> None:
+        self.writer.shapes.pop(name, None)
+        self.writer.identities.pop(name, None)
+        self.writer.keys.pop(name, None)
+        self.writer.sorted_by.pop(name, None)
+
 
 OPERATIONS: Final[dict[str, Callable[[Maintainer, int], None]]] = {
     method.__name__: method
@@ -143,5 +175,6 @@ OPERATIONS: Final[dict[str, Callable[[Maintainer, int], None]]] = {
         Maintainer.append,
         Maintainer.register,
         Maintainer.checkpoint,
+        Maintainer.restore,
     )
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,6 +15,16 @@ MAX_TABLES: Final = 3
 MAX_COLUMNS: Final = 6
 
 
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """What a writer knew of all tables at some snapshot; see `Writer`."""
+
+    shapes: dict[str, dict[str, str]]
+    keys: dict[str, set[str]]
+    sorted_by: dict[str, str]
+    identities: dict[str, int]
+
+
 @dataclass(slots=True)
 class Writer:
     """Turns drawn integers into valid statements on the tables that exist.
@@ -22,12 +33,16 @@ class Writer:
         shapes: Columns of each live table, name to type; `k` holds a number no other row has.
         keys: Columns each table is partitioned by.
         sorted_by: Column a table is sorted by.
+        identities: A number of each table that stays with it when it is renamed.
+        past: What was known at snapshots.
     """
 
     judge: Judge
     shapes: dict[str, dict[str, str]] = field(default_factory=dict)
     keys: dict[str, set[str]] = field(default_factory=dict)
     sorted_by: dict[str, str] = field(default_factory=dict)
+    identities: dict[str, int] = field(default_factory=dict)
+    past: dict[int, Shapes] = field(default_factory=dict)
     _next_key: int = 0
     _next_name: int = 0
 
@@ -43,10 +58,17 @@ class Writer:
             kind = "create" if len(self.shapes) < MAX_TABLES else "insert_small"
         if kind == "create":
             self._create(seed)
-            return
-        name = sorted(self.shapes)[table % len(self.shapes)]
-        if not STATEMENTS[kind](self, name, seed):
-            self._insert(name, 1 + seed % 5, seed)
+        else:
+            name = sorted(self.shapes)[table % len(self.shapes)]
+            if not STATEMENTS[kind](self, name, seed):
+                self._insert(name, 1 + seed % 5, seed)
+        self.remember()
+
+    def remember(self) -> None:
+        """Keep what is known for the newest snapshot."""
+        self.past[self.judge.model.head] = deepcopy(
+            Shapes(self.shapes, self.keys, self.sorted_by, self.identities)
+        )
 
     def rows(self, table: str, number: int, seed: int) -> list[list[Pair]]:
         """Return new rows for a table: a fresh key, then values from the pools."""
@@ -73,6 +95,8 @@ class Writer:
             shape[self._name("c")] = TYPES[(seed // 3 + at * 5) % len(TYPES)]
         self.judge.create_table(name, shape)
         self.shapes[name] = shape
+        self.identities[name] = self._next_key
+        self._next_key += 1
         if seed % 4 == 0:
             self.partition(name, seed)
 
@@ -148,6 +172,8 @@ class Writer:
         literal, value = pick(type_name, seed // 2) if seed % 2 else ("NULL", None)
         if type_name.endswith(("]", ")")) and not type_name.startswith("DECIMAL"):
             literal, value = "NULL", None  # a nested column takes no default in the reference
+        if "(" in literal or "::" in literal:
+            literal, value = "NULL", None  # nor does any column take an expression
         default = f" DEFAULT {literal}" if value is not None else ""
         self.judge.alter(
             table,
@@ -240,7 +266,7 @@ class Writer:
     def drop(self, table: str, seed: int) -> bool:
         """DROP TABLE."""
         self.judge.drop_table(table)
-        del self.shapes[table]
+        del self.shapes[table], self.identities[table]
         self.keys.pop(table, None)
         self.sorted_by.pop(table, None)
         return True
@@ -250,6 +276,7 @@ class Writer:
         new = self._name("n")
         self.judge.rename_table(table, new)
         self.shapes[f"main.{new}"] = self.shapes.pop(table)
+        self.identities[f"main.{new}"] = self.identities.pop(table)
         self.keys[f"main.{new}"] = self.keys.pop(table, set())
         if name := self.sorted_by.pop(table, None):
             self.sorted_by[f"main.{new}"] = name

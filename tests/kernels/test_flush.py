@@ -53,6 +53,7 @@ def _read(connection: duckdb.DuckDBPyConnection, path: str) -> list[tuple[Any, .
 
 
 def _delete_file(written: WrittenDeleteFile, **more: Any) -> DeleteFile:
+    assert written.first_snapshot is not None
     file = DeleteFile(1, 1, written.path, "parquet", written.delete_count, written.first_snapshot)
     return replace(file, encryption_key=written.encryption_key, **more)
 

@@ -89,6 +89,12 @@ def test_bounds_only_widen() -> None:
     assert (result.min_value, result.max_value) == ("3", "12")
 
 
+def test_a_table_without_bounds_has_held_only_nulls() -> None:
+    current = TableColumnStatistics(1, True)
+    result = merged("int32", current, of("4", "5"))
+    assert (result.min_value, result.max_value, result.contains_null) == ("4", "5", True)
+
+
 def test_nan_is_known_only_when_every_file_says_so() -> None:
     assert merged("float64", None, of("1.0", "2.0", nan=False)).contains_nan is False
     assert merged("float64", None, of("1.0", "2.0", nan=None)).contains_nan is None

@@ -20,6 +20,7 @@ from airflow_provider_ducklake.spark.operations import (
     flush,
     ingest,
     registration,
+    restore,
     snapshots,
 )
 from airflow_provider_ducklake.spark.operations._job import Job, log
@@ -42,6 +43,7 @@ OPERATIONS: Final[dict[str, tuple[Operation | None, tuple[str, ...]]]] = {
     "rewrite_data_files": (compaction.rewrite_data_files, compaction.REWRITE_OPTIONS),
     "flush_inlined_data": (flush.flush_inlined_data, flush.FLUSH_OPTIONS),
     "expire_snapshots": (snapshots.expire_snapshots, snapshots.EXPIRE_OPTIONS),
+    "restore": (restore.restore, restore.RESTORE_OPTIONS),
     "cleanup_old_files": (cleanup.cleanup_old_files, cleanup.CLEANUP_OPTIONS),
     "delete_orphaned_files": (cleanup.delete_orphaned_files, cleanup.ORPHAN_OPTIONS),
     "fleet_maintenance": (fleet.fleet_maintenance, fleet.FLEET_OPTIONS),
