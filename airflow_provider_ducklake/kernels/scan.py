@@ -65,8 +65,8 @@ def open_reader(shape: RowShape, settings: KernelSettings) -> Iterator[duckdb.Du
     """Open a connection whose filters find every row they should."""
     with open_connection(settings) as connection:
         if shape.condition and any(leaf.type in FLOATING for leaf in leaves(shape.columns)):
-            # Bounds in a footer leave NaN out, and DuckDB skips row groups by them: a filter such as
-            # x > 5 would lose NaN, the largest value of all (tried on 1.5.5).
+            # Bounds in a footer leave NaN out, and DuckDB skips row groups by them: a filter such
+            # as x > 5 would lose NaN, the largest value of all (tried on 1.5.5).
             names = "filter_pushdown,statistics_propagation"
             connection.execute(f"SET disabled_optimizers = '{names}'")
         yield connection

@@ -70,14 +70,14 @@ def write(
     tasks: Sequence[Any],
     schema: StructType,
     *,
-    overwrite: bool = False,
+    replaces: bool = False,
     batch_id: int | None = None,
     **options: object,
 ) -> None:
     """Write Arrow batches, one list a task, and commit them."""
     source = DuckLakeDataSource(options_of(lake, table, **options))
     make = source.writer if batch_id is None else source.streamWriter
-    writer: Any = make(schema, overwrite)
+    writer: Any = make(schema, replaces)
     there = pickle.loads(pickle.dumps(writer))
     messages: list[WriterCommitMessage] = [there.write(iter(task)) for task in tasks]
     arguments = () if batch_id is None else (batch_id,)
