@@ -122,6 +122,7 @@ class _Question:
         specs: Mapping[int, PartitionSpec],
     ) -> None:
         self._connection = connection
+        self._template = _one_text(connection, "SELECT json_serialize_sql('SELECT 1')", [])
         self._files = files
         self._by_file = {
             file_id: {s.column_id: s for s in of_file} for file_id, of_file in statistics.items()
@@ -164,7 +165,7 @@ class _Question:
 
     def _compare(self, subject: Node, kind: str, value: Node) -> str:
         """Return the SQL for a comparison of a column with a constant; empty where it is none."""
-        constant = _constant(value)
+        constant = self._constant(value)
         bounds = self._bounds(subject)
         if bounds is None or not constant:
             return ""
@@ -191,7 +192,7 @@ class _Question:
         name = node.get("function_name")
         if name not in ("starts_with", "prefix", "^@", "~~") or len(children) != 2:
             return ""
-        bounds, constant = self._bounds(children[0]), _constant(children[1])
+        bounds, constant = self._bounds(children[0]), self._constant(children[1])
         if bounds is None or not constant or bounds.column.type not in ("varchar", "json"):
             return ""
         if name == "~~":
@@ -240,6 +241,19 @@ class _Question:
                 return None
             found = find_column(found.children, name)
         return found
+
+    def _constant(self, node: Node) -> str | None:
+        """Return the SQL of a constant, a cast one too; None for any other node."""
+        inner = node
+        while inner.get("class") == "CAST":
+            inner = inner["child"]
+        if inner.get("class") != "CONSTANT":
+            return None
+        tree = json.loads(self._template)
+        tree["statements"][0]["node"]["select_list"] = [node]
+        query = "SELECT json_deserialize_sql(?)"
+        text = _one_text(self._connection, query, [json.dumps(tree)])
+        return f"({text.removeprefix('SELECT ')})"
 
     def _fact(self, column: Column, attribute: str, kind: pa.DataType) -> str:
         """Add one statistic of each file as a column of the facts; return its name."""
@@ -320,20 +334,6 @@ def _walk(node: Any) -> Iterator[Node]:
 def _path(node: Node) -> tuple[str, ...]:
     """Return the names a column reference is made of; empty for any other node."""
     return tuple(node["column_names"]) if node.get("class") == "COLUMN_REF" else ()
-
-
-def _constant(node: Node) -> str | None:
-    """Return the SQL of a constant, a cast one too; None for any other node."""
-    inner = node
-    while inner.get("class") == "CAST":
-        inner = inner["child"]
-    if inner.get("class") != "CONSTANT":
-        return None
-    with duckdb.connect(":memory:") as connection:
-        tree = json.loads(_one_text(connection, "SELECT json_serialize_sql('SELECT 1')", []))
-        tree["statements"][0]["node"]["select_list"] = [node]
-        text = _one_text(connection, "SELECT json_deserialize_sql(?)", [json.dumps(tree)])
-    return f"({text.removeprefix('SELECT ')})"
 
 
 def _one_text(connection: duckdb.DuckDBPyConnection, query: str, values: list[str]) -> str:

@@ -274,8 +274,8 @@ class PlannedWrite:
     """Where rows with some columns go, for a writer that is no job of its own.
 
     Attributes:
+        target: The table, and how its files are written.
         match: How the columns meet those of the table.
-        task: How data files are written.
     """
 
     target: _Target
