@@ -40,7 +40,7 @@ WRITE_OPTIONS: Final = (
     "target_file_size",
 )
 # Spark's own, given to the sink of a stream.
-STREAM_OPTIONS: Final = (*WRITE_OPTIONS, "checkpointlocation")
+STREAM_OPTIONS: Final = (*WRITE_OPTIONS, "checkpointlocation", "queryname")
 METADATA: Final = ("rowid", "snapshot_id")
 _SECRET_WORDS: Final = ("password", "secret", "token", "access_key")
 

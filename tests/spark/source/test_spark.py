@@ -102,6 +102,26 @@ def test_one_dataframe_in_several_scans(load: Load, sqlite_judge: Judge) -> None
     assert load(changes_from=1).filter("change_type = 'insert'").count() == 100
 
 
+def test_errors_and_sql(spark: SparkSession, load: Load, sqlite_judge: Judge) -> None:
+    """SQL reads it as any source; an error without its traceback is one line."""
+    sqlite_judge.client.sql("CREATE TABLE t AS SELECT i AS id FROM range(10) r(i)")
+    load()  # registers the source
+    given = options_of(sqlite_judge.lake, "t", filter="id < 5")
+    options = ", ".join(f"{name} '{value}'" for name, value in given.items())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW few USING ducklake OPTIONS ({options})")
+    assert spark.sql("SELECT sum(id) FROM few").collect() == [(10,)]
+    spark.sql("DROP VIEW few")
+    spark.conf.set("spark.sql.execution.pyspark.udf.hideTraceback.enabled", "true")
+    try:
+        with pytest.raises(PySparkException) as refusal:
+            load(snapsot=1)
+    finally:
+        spark.conf.unset("spark.sql.execution.pyspark.udf.hideTraceback.enabled")
+    first, *rest = str(refusal.value).splitlines()
+    assert "unknown option of the ducklake source 'snapsot'; did you mean 'snapshot'?" in first
+    assert "".join(rest).strip() == "SQLSTATE: 38000"
+
+
 def test_pushed_filters_of_one_scan(spark: SparkSession, load: Load, sqlite_judge: Judge) -> None:
     """A DataFrame of one scan may push its filters."""
     sqlite_judge.client.sql("CREATE TABLE t AS SELECT i AS id FROM range(100) r(i)")
@@ -143,7 +163,7 @@ def test_stream(
         rows = spark.readStream.schema("id BIGINT").parquet(str(source))
         options = options_of(sqlite_judge.lake, "t", checkpointLocation=tmp_path / "checkpoint")
         query = rows.writeStream.format("ducklake").options(**options).trigger(availableNow=True)
-        query.start().awaitTermination()
+        query.queryName("events").start().awaitTermination()
 
     spark.range(10).write.parquet(str(source))
     run()
