@@ -28,6 +28,8 @@ from airflow_provider_ducklake.lake.types import FLOATING, WITHOUT_BOUNDS
 _STABLE: Final = frozenset(
     {"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "varchar", "uuid"}
 )
+# A filter may see these as text, inside structs too.
+_SEEN_AS_TEXT: Final = frozenset({"uuid", "time", "time_ns", "timestamp_ns"})
 _FLIPPED: Final = {
     "COMPARE_EQUAL": "COMPARE_EQUAL",
     "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
@@ -167,8 +169,8 @@ class _Question:
         """Return the SQL for a comparison of a column with a constant; empty where it is none."""
         constant = self._constant(value)
         bounds = self._bounds(subject)
-        if bounds is None or not constant:
-            return ""
+        if bounds is None or constant is None or (bounds.is_text and not _is_text(value)):
+            return ""  # to compare texts with a number DuckDB makes numbers of them, in that order
         tests = [f"coalesce({bounds.nulls} < records, true)"]
         operator = "<=" if kind.endswith(("EQUAL", "EQUALTO")) else "<"
         if "LESS" in kind or kind == "COMPARE_EQUAL":
@@ -193,7 +195,7 @@ class _Question:
         if name not in ("starts_with", "prefix", "^@", "~~") or len(children) != 2:
             return ""
         bounds, constant = self._bounds(children[0]), self._constant(children[1])
-        if bounds is None or not constant or bounds.column.type not in ("varchar", "json"):
+        if bounds is None or not constant or not (bounds.is_text and _is_text(children[1])):
             return ""
         if name == "~~":
             constant = f"regexp_extract({constant}, '^[^%_]*')"
@@ -207,10 +209,11 @@ class _Question:
         column = self._column(subject)
         if column is None or column.is_nested or column.type in WITHOUT_BOUNDS:
             return None
-        path = _path(subject)
-        kind = self._types[path[0].lower()] if len(path) == 1 else column.sql_type
-        if kind == "VARCHAR" and column.type not in ("varchar", "json", "uuid"):
-            return None  # the text of such values is in another order than the values
+        kind = self._types.get(column.name.lower()) if column in self._columns else None
+        if kind is None and column.type not in _SEEN_AS_TEXT:
+            kind = "VARCHAR" if column.type == "json" else column.sql_type
+        if kind is None or (kind == "VARCHAR" and column.type not in ("varchar", "json", "uuid")):
+            return None  # a text of such a value is in another order than the values
         if column.type == "blob":
             return None
         texts = [self._fact(column, f"{end}_value", pa.string()) for end in ("min", "max")]
@@ -230,7 +233,7 @@ class _Question:
         nulls = "CAST(NULL AS BIGINT)"
         if column in self._columns:
             nulls = self._fact(column, "null_count", pa.int64())
-        return _Bounds(column, lower, upper, nulls)
+        return _Bounds(column, lower, upper, nulls, is_text=kind == "VARCHAR")
 
     def _column(self, subject: Node) -> Column | None:
         """Return the column a node names, or the field inside structs."""
@@ -305,6 +308,14 @@ class _Bounds:
     lower: str
     upper: str
     nulls: str
+    is_text: bool
+
+
+def _is_text(node: Node) -> bool:
+    """Tell whether a constant is a text."""
+    is_cast = node.get("class") == "CAST"
+    kind = node["cast_type"] if is_cast else node["value"]["type"]
+    return bool(kind["id"] == "VARCHAR")
 
 
 def _parse(sql: str) -> Node:

@@ -178,6 +178,8 @@ def _condition(
     texts = [text for text in (options.condition, *parts) if text is not None]
     if not texts:
         return None
+    if len(texts) == 1:
+        return parse_condition(texts[0], known)
     return parse_condition(" AND ".join(f"({text}\n)" for text in texts), known)
 
 

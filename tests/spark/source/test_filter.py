@@ -152,6 +152,35 @@ def test_partition_values_prune(sqlite_judge: Judge) -> None:
     assert read(judge.lake, "t", filter="v = 'b'").files == []
 
 
+def test_texts_as_numbers(sqlite_judge: Judge) -> None:
+    """Compared with a number, texts are numbers: neither their order nor their spelling tells."""
+    judge = sqlite_judge
+    judge.client.sql("CREATE TABLE t (v VARCHAR, s STRUCT(u UUID, j JSON, n UTINYINT))")
+    judge.client.sql("ALTER TABLE t SET PARTITIONED BY (v)")
+    uuid = "00000000-0000-0000-0000-00000000000a"
+    inner = f"{{'u': '{uuid}'::UUID, 'j': '[1]'::JSON, 'n': 200}}"
+    judge.client.sql(f"INSERT INTO t SELECT '0' || i, {inner} FROM range(7, 20) r(i)")
+    judge.client.sql("ALTER TABLE t RESET PARTITIONED BY")
+    judge.client.sql(f"INSERT INTO t SELECT i, {inner} FROM range(9, 120) r(i)")
+    conditions = {
+        "v = 7": 1,
+        "v = 50": 1,
+        "v::INTEGER > 100": 19,
+        "v = '07'": 1,
+        f"s.u = '{uuid}'": 124,
+        "s.u = 'zzz'": 0,
+        "s.u > 'zzz'": 0,
+        "s.j = '[1]'": 124,
+        "s.n = 200": 124,
+        "s.n = 300": 0,
+        "s.n > -1": 124,
+    }
+    for condition, rows in conditions.items():
+        found = read(judge.lake, "t", filter=condition, columns="v")
+        assert len(found.rows) == rows, condition
+    assert read(judge.lake, "t", filter="s.n = 300", columns="v").files == []
+
+
 def test_nan_is_found(sqlite_judge: Judge) -> None:
     """NaN is above every bound: files that may hold it are kept, and so is its row group."""
     judge = sqlite_judge

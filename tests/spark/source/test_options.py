@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from airflow_provider_ducklake.lake.errors import BadInput, ConfigurationError, LakeError
 from airflow_provider_ducklake.spark.credentials import Secrets, hand_over, receive
 from airflow_provider_ducklake.spark.source.data_source import DuckLakeDataSource, source_class
-from airflow_provider_ducklake.spark.source.options import open_lake
+from airflow_provider_ducklake.spark.source.options import READ_OPTIONS, checked, open_lake
 from tests.interop.judge import Judge
 from tests.spark.source.reading import options_of, read
 from tests.support.lakes import LakeUnderTest
@@ -181,3 +181,5 @@ def test_secrets_open_the_catalog(lake: LakeUnderTest) -> None:
     """The password handed over is the location's, and no option can hold one."""
     given = DuckLakeDataSource(options_of(lake, "t"))._given()[0]
     assert open_lake(given, Secrets("s3cr3t")).location.password == "s3cr3t"
+    store = checked({"attach": "ducklake:postgres:host=h", "catalog": "acme"}, READ_OPTIONS)
+    assert open_lake(store, Secrets("s3cr3t")).location.catalog == "acme"
