@@ -46,6 +46,7 @@ from airflow_provider_ducklake.operators.transfer import (
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from airflow_provider_ducklake.spark.cli import parser
 from airflow_provider_ducklake.spark.operations import OPERATIONS
+from airflow_provider_ducklake.spark.source.options import READ_OPTIONS, WRITE_OPTIONS
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 DOCS: Final = ROOT / "docs"
@@ -171,6 +172,16 @@ def test_command_line_is_documented() -> None:
     documented = tables(section("Command line"))["Argument"]
     flags = {flag for action in parser()._actions for flag in action.option_strings}
     assert sorted(names(documented)) == sorted(flags - {"-h", "--help"})
+
+
+def test_options_of_the_data_source_are_documented() -> None:
+    """The tables of the page are the closed sets of options."""
+    place, read, write = (
+        sorted(names(tables(section(heading))["Option"]))
+        for heading in ("Where the table is", "Read", "Write")
+    )
+    assert sorted(place + read) == sorted(READ_OPTIONS)
+    assert sorted(place + write) == sorted(WRITE_OPTIONS)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/operators.md"])

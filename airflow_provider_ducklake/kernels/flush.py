@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import duckdb
-import pyarrow as pa
 
 from airflow_provider_ducklake.kernels.connection import (
     KernelSettings,
     discard,
     duckdb_errors,
     open_connection,
-    translated,
 )
 from airflow_provider_ducklake.kernels.deletes import merged_deletes, write_delete_file
-from airflow_provider_ducklake.kernels.inlined_text import struct_from_sql
+from airflow_provider_ducklake.kernels.inlined_rows import END, INLINED, load_inlined_rows
 from airflow_provider_ducklake.kernels.parquet import (
     ROW_ID,
     SNAPSHOT_ID,
@@ -30,13 +28,11 @@ from airflow_provider_ducklake.kernels.partitioning import (
 )
 from airflow_provider_ducklake.kernels.sorting import order_by
 from airflow_provider_ducklake.kernels.tasks import FlushDeletesTask, FlushTask
-from airflow_provider_ducklake.lake.columns import Column
-from airflow_provider_ducklake.lake.errors import BadInput, LakeError
+from airflow_provider_ducklake.lake.errors import LakeError
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.inlined import InlinedRow
 from airflow_provider_ducklake.lake.model import WrittenDeleteFile, WrittenFile
 
-_END = "__ducklake_end"
 _PLACE = "__ducklake_place"
 _KEY = "__ducklake_key"
 
@@ -129,64 +125,14 @@ def _load(
     connection: duckdb.DuckDBPyConnection, task: FlushTask, keys: Sequence[PartitionKey]
 ) -> None:
     """Fill the table `ordered` with the typed rows, their place in the order, and their keys."""
-    values = [_Stored(column, index, task.rows) for index, column in enumerate(task.columns)]
-    arrays = {
-        ROW_ID: pa.array([row.row_id for row in task.rows], pa.int64()),
-        SNAPSHOT_ID: pa.array([row.begin_snapshot for row in task.rows], pa.int64()),
-        _END: pa.array([row.end_snapshot for row in task.rows], pa.int64()),
-    }
-    for value in values:
-        arrays |= value.arrays()
-    connection.register("stored", pa.table(arrays))
-    typed = [f"{v.sql} AS {quote_identifier(v.column.name)}" for v in values]
-    listed = ", ".join((*typed, ROW_ID, SNAPSHOT_ID, _END))
-    try:
-        connection.execute(f"CREATE TEMP TABLE typed AS SELECT {listed} FROM stored")
-    except duckdb.Error as error:
-        _refuse(connection, values, task.rows)
-        raise translated(error, "read the inlined rows") from None
+    load_inlined_rows(connection, task.columns, task.rows)
     order = order_by(connection, task.sort_keys, task.columns, f"{ROW_ID}, {SNAPSHOT_ID}")
     texts = "".join(f", {key.text} AS {_KEY}{index}" for index, key in enumerate(keys))
     with duckdb_errors("order the inlined rows"):
         connection.execute(
             f"CREATE TEMP TABLE ordered AS "
-            f"SELECT *, row_number() OVER (ORDER BY {order}) AS {_PLACE}{texts} FROM typed"
+            f"SELECT *, row_number() OVER (ORDER BY {order}) AS {_PLACE}{texts} FROM {INLINED}"
         )
-
-
-def _refuse(
-    connection: duckdb.DuckDBPyConnection, values: Iterable[_Stored], rows: Sequence[InlinedRow]
-) -> None:
-    """Name the first value that is none of its column's type."""
-    for value in values:
-        if _casts(connection, value, 0, len(rows)):
-            continue
-        start, end = 0, len(rows)
-        while end - start > 1:
-            middle = (start + end) // 2
-            if _casts(connection, value, start, middle):
-                start = middle
-            else:
-                end = middle
-        raise _undecodable(value.column, rows[start].row_id)
-
-
-def _casts(connection: duckdb.DuckDBPyConnection, value: _Stored, start: int, end: int) -> bool:
-    # TRY_CAST would not do: inside a nested value it makes NULL of what it cannot read.
-    try:
-        connection.execute(
-            f"SELECT count({value.sql}) FROM (FROM stored LIMIT {end - start} OFFSET {start})"
-        )
-    except duckdb.Error:
-        return False
-    return True
-
-
-def _undecodable(column: Column, row_id: int) -> BadInput:
-    return BadInput(
-        f"inlined row {row_id}: what the catalog stores for column {column.name} is no value of "
-        f"type {column.sql_type}; update or delete the row, then flush again"
-    )
 
 
 def _partitions(
@@ -232,12 +178,12 @@ def _write(
 def _ended(connection: duckdb.DuckDBPyConnection, partition: _Partition) -> list[tuple[int, int]]:
     """Return (position in the file, snapshot it ended) of a partition's ended row versions."""
     numbered = (
-        f"SELECT {_END}, row_number() OVER (ORDER BY {_PLACE}) - 1 AS position "
+        f"SELECT {END}, row_number() OVER (ORDER BY {_PLACE}) - 1 AS position "
         f"FROM ordered WHERE {partition.condition}"
     )
     with duckdb_errors("find the deleted rows"):
         return connection.execute(
-            f"SELECT position, {_END} FROM ({numbered}) WHERE {_END} IS NOT NULL ORDER BY position",
+            f"SELECT position, {END} FROM ({numbered}) WHERE {END} IS NOT NULL ORDER BY position",
             list(partition.values),
         ).fetchall()
 
@@ -246,65 +192,3 @@ def _require_all(files: Sequence[WrittenFile], rows: Sequence[InlinedRow]) -> No
     written = sum(file.record_count for file in files)
     if written != len(rows):
         raise LakeError(f"flush wrote {written} of {len(rows)} inlined rows; nothing was kept")
-
-
-class _Stored:
-    """The stored values of one column and the SQL that reads them as the column's type."""
-
-    def __init__(self, column: Column, index: int, rows: Sequence[InlinedRow]) -> None:
-        self.column = column
-        self._name = f"__ducklake_v{index}"
-        self._values = [_checked(column, row, index) for row in rows]
-
-    def arrays(self) -> dict[str, pa.Array]:
-        """Return the values as text, and where there are two ways to store them, both."""
-        texts = [value if isinstance(value, str) else None for value in self._values]
-        found = {self._name: pa.array(texts, pa.string())}
-        if self.column.type == "blob":
-            raw = [value if isinstance(value, bytes) else None for value in self._values]
-            found[f"{self._name}_raw"] = pa.array(raw, pa.binary())
-        elif self.column.type == "struct":
-            literals = [None if t is None else struct_from_sql(t, self.column) for t in texts]
-            found[f"{self._name}_sql"] = pa.array(literals, pa.string())
-        return found
-
-    @property
-    def sql(self) -> str:
-        """Expression of the value; it fails for a text that is none of the type."""
-        name, kind = self._name, self.column.sql_type
-        if self.column.type == "blob":
-            return f"coalesce({name}_raw, CAST({name} AS BLOB))"
-        if not self.column.is_nested:
-            return f"CAST({name} AS {kind})"
-        # DuckDB parses text on its way to JSON as JSON, and the nested value is none.
-        plain = _without_json(self.column).sql_type
-        text = name
-        if self.column.type == "struct":
-            # A text that comes back as it was is in DuckDB's own form, whatever else it may be.
-            own = f"CAST(TRY_CAST({name} AS {plain}) AS VARCHAR) IS NOT DISTINCT FROM {name}"
-            text = f"CASE WHEN {name}_sql IS NULL OR {own} THEN {name} ELSE {name}_sql END"
-        value = f"CAST({text} AS {plain})"
-        return value if plain == kind else f"CAST({value} AS {kind})"
-
-
-def _checked(column: Column, row: InlinedRow, index: int) -> str | bytes | None:
-    value = row.values[index]
-    if value is None:
-        return None
-    if column.type == "variant" or any(leaf.type == "variant" for leaf in column.leaves()):
-        raise BadInput(
-            f"inlined row {row.row_id}: column {column.name} holds a VARIANT, whose types its "
-            "text does not keep; flush it with DuckDB's ducklake_flush_inlined_data"
-        )
-    if isinstance(value, bytes) and column.type != "blob":
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            raise _undecodable(column, row.row_id) from None
-    return value
-
-
-def _without_json(column: Column) -> Column:
-    if column.type == "json":
-        return replace(column, type="varchar")
-    return replace(column, children=tuple(_without_json(child) for child in column.children))

@@ -116,7 +116,7 @@ def project(
 def project_source(source: SourceFile, columns: Sequence[Column]) -> Projection:
     """Say how to read one opened data file as the given columns; see `project`."""
     data_file, fields = source.data_file, source.fields
-    mapper = _Mapper(data_file.path)
+    mapper = Mapper(data_file.path)
     places = {id(field): f"c{index}" for index, field in enumerate(fields)}
     entries = data_file.name_map or None
     wanted = tuple(
@@ -153,7 +153,7 @@ def project_together(sources: Sequence[SourceFile], columns: Sequence[Column]) -
     fields = _common_fields(sources)
     if fields is None:
         return None
-    mapper = _Mapper(sources[0].data_file.path)
+    mapper = Mapper(sources[0].data_file.path)
     places = {id(field): quote_identifier(field.name) for field in fields}
     wanted = []
     for column in columns:
@@ -229,7 +229,7 @@ def default_sql(column: Column) -> str:
     return f"CAST({quote_literal(column.initial_default)} AS {column.sql_type})"
 
 
-class _Mapper:
+class Mapper:
     """Builds the expressions of one file; its path is for messages and partition directories."""
 
     def __init__(self, path: str) -> None:

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.inlined import InlinedRow
 from airflow_provider_ducklake.lake.model import DataFile, PartitionSpec, SortKey
+from airflow_provider_ducklake.lake.scan import InlinedVersions
 
 __all__ = [
     "AppendTask",
+    "ChangedFile",
+    "ChangesTask",
     "FlushDeletesTask",
     "FlushTask",
     "InlinedRow",
@@ -17,6 +20,8 @@ __all__ = [
     "RegisterTask",
     "RestoreTask",
     "RewriteTask",
+    "RowShape",
+    "ScanTask",
 ]
 
 
@@ -157,3 +162,71 @@ class RegisterTask:
     ignore_extra_columns: bool = False
     hive_partitioning: bool | None = None
     as_spark_reads: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """Which columns rows are read with, and what is handed out of them.
+
+    Attributes:
+        columns: Top-level columns to read.
+        types: DuckDB type each of these is handed on as.
+        outputs: Names of what is handed out, in order: columns, or what row id and snapshot are
+            called.
+        row_id: What the row id is called, None where it is not asked for.
+        snapshot_id: What the snapshot a row came with is called, likewise.
+        condition: SQL over all of these, columns not handed out too; None takes every row.
+    """
+
+    columns: tuple[Column, ...]
+    types: tuple[str, ...]
+    outputs: tuple[str, ...]
+    row_id: str | None = None
+    snapshot_id: str | None = None
+    condition: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTask:
+    """Read the rows that one snapshot shows of some data files and of the catalog.
+
+    Attributes:
+        files: Data files with the deletes visible at the snapshot.
+        inlined: Rows that live at the snapshot.
+    """
+
+    shape: RowShape
+    snapshot_id: int
+    files: tuple[DataFile, ...]
+    inlined: tuple[InlinedVersions, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """A data file some rows of which came or went.
+
+    Attributes:
+        data_file: The file with every delete file there was, of whatever time.
+        deletes: (position, snapshot of the delete) of the deletes inlined in the catalog.
+    """
+
+    data_file: DataFile
+    deletes: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesTask:
+    """Read the rows that came or went in some consecutive snapshots.
+
+    Attributes:
+        change_type: What the kind of a change is called among the outputs.
+        first: Oldest snapshot whose changes are wanted.
+        last: Newest one.
+    """
+
+    shape: RowShape
+    change_type: str
+    first: int
+    last: int
+    files: tuple[ChangedFile, ...]
+    inlined: tuple[InlinedVersions, ...] = ()

@@ -24,12 +24,12 @@ def inlined_delete_table(table_id: int) -> str:
 
 
 def read_live_files(session: Session, table: Table, snapshot_id: int) -> list[DataFile]:
-    """Return the data files of a table visible at the newest snapshot, with their deletes.
+    """Return the data files of a table visible at a snapshot, with their deletes.
 
     Args:
         session: A transaction on the catalog.
         table: The table, for its id and path.
-        snapshot_id: The newest snapshot.
+        snapshot_id: The snapshot.
 
     Returns:
         Files in the order the reference merges them: begin snapshot, first row id, file id.
@@ -124,7 +124,7 @@ def _is_visible(delete: DeleteFile, snapshot_id: int) -> bool:
 
 
 def read_delete_files(session: Session, table: Table) -> dict[int, list[DeleteFile]]:
-    """Return every delete file of a table, ended ones too, by data file id."""
+    """Return every delete file of a table, ended ones too, by data file id, oldest first."""
     query = (
         "SELECT delete_file_id, data_file_id, path, path_is_relative, format, delete_count, "
         "begin_snapshot, end_snapshot, encryption_key, partial_max "

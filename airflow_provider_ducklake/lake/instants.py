@@ -87,12 +87,13 @@ def parse_interval(text: str) -> timedelta:
     return timedelta(seconds=total)
 
 
-def parse_cutoff(text: str, now: datetime) -> datetime:
+def parse_cutoff(text: str, now: datetime, option: str = "older_than") -> datetime:
     """Return the instant an `older_than` means: an age before now, or a timestamp with offset.
 
     Args:
         text: `7 days`, or ISO 8601 with offset such as `2026-08-05 19:29:09+05:30`.
         now: The instant ages count back from.
+        option: What messages call it.
 
     Raises:
         ConfigurationError: Neither, or a timestamp without offset, whose instant is a guess.
@@ -101,7 +102,7 @@ def parse_cutoff(text: str, now: datetime) -> datetime:
         instant = _parse(text)
         if instant is None:
             raise ConfigurationError(
-                f"older_than {text!r} has no time or UTC offset: write e.g. 2026-08-05 19:29:09+00"
+                f"{option} {text!r} has no time or UTC offset: write e.g. 2026-08-05 19:29:09+00"
             )
         return instant
     return now - parse_interval(text)

@@ -27,6 +27,13 @@ from airflow_provider_ducklake.lake.location import PASSWORD_VARIABLE, CatalogLo
 from airflow_provider_ducklake.lake.options import OperationOptions
 from airflow_provider_ducklake.lake.remote_catalog import LEASE_WAIT, checked_out
 from airflow_provider_ducklake.lake.results import OperationResult
+from airflow_provider_ducklake.spark.credentials import (
+    CONF_PASSWORD,
+    CONF_STORAGE,
+    STORAGE_PREFIX,
+    Secrets,
+    collect,
+)
 from airflow_provider_ducklake.spark.operations import (
     OPERATIONS,
     WITHOUT_SPARK,
@@ -35,7 +42,6 @@ from airflow_provider_ducklake.spark.operations import (
 )
 from airflow_provider_ducklake.spark.report import render
 from airflow_provider_ducklake.spark.runner import LocalRunner, Runner, SparkRunner
-from airflow_provider_ducklake.storage import StorageOptions
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -44,9 +50,6 @@ if TYPE_CHECKING:
 DONE: Final = 0
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
-STORAGE_PREFIX: Final = "DUCKLAKE_STORAGE_"
-_CONF_PASSWORD: Final = "spark.ducklake.catalog.password"
-_CONF_STORAGE: Final = "spark.ducklake.storage."
 _BRINGING: Final = frozenset({"create_table", "ingest", "add_data_files"})
 
 
@@ -65,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m airflow_provider_ducklake.spark",
         description="Run one operation on a DuckLake lake. Secrets come from the environment "
         f"({PASSWORD_VARIABLE}, {STORAGE_PREFIX}<KEY>) or from Spark's configuration "
-        f"({_CONF_PASSWORD}, {_CONF_STORAGE}<key>), never from the command line.",
+        f"({CONF_PASSWORD}, {CONF_STORAGE}<key>), never from the command line.",
     )
     made.add_argument("operation", metavar="OPERATION", help=", ".join(OPERATIONS))
     place = made.add_mutually_exclusive_group(required=True)
@@ -140,7 +143,8 @@ def _with_report(
     conf: Mapping[str, str],
     context: SparkContext | None,
 ) -> OperationResult:
-    storage = _storage(conf)
+    secrets = collect(conf)
+    storage = secrets.storage
     lines: list[str] = []
     log = logging.getLogger("airflow_provider_ducklake")
 
@@ -163,7 +167,7 @@ def _with_report(
 
     commit = _commit_info(given)
     try:
-        with working_on(given.operation), _lake(given, storage, conf) as lake:
+        with working_on(given.operation), _lake(given, secrets) as lake:
             return run_operation(
                 given.operation,
                 lake,
@@ -184,16 +188,15 @@ def _with_report(
 
 
 @contextmanager
-def _lake(
-    given: argparse.Namespace, storage: StorageOptions, conf: Mapping[str, str]
-) -> Iterator[Lake]:
+def _lake(given: argparse.Namespace, secrets: Secrets) -> Iterator[Lake]:
     """Open the lake; a catalog in a bucket is fetched, and put back after."""
+    storage = secrets.storage
     if given.catalog_url is None:
         location = CatalogLocation.parse(
             given.attach,
             metadata_schema=given.metadata_schema,
             data_path=given.data_path,
-            password=os.environ.get(PASSWORD_VARIABLE) or conf.get(_CONF_PASSWORD),
+            password=secrets.password,
         )
         yield Lake.open(location, storage=storage)
         return
@@ -248,15 +251,6 @@ def _options(given: Sequence[str]) -> dict[str, str]:
             raise _Usage(f"--option {text!r}: write NAME=VALUE")
         options[name.strip()] = value
     return options
-
-
-def _storage(conf: Mapping[str, str]) -> StorageOptions:
-    settings = {
-        name[len(_CONF_STORAGE) :]: value
-        for name, value in conf.items()
-        if name.startswith(_CONF_STORAGE)
-    }
-    return StorageOptions({**settings, **dict(StorageOptions.from_environment(STORAGE_PREFIX))})
 
 
 def _commit_info(given: argparse.Namespace) -> CommitInfo:

@@ -267,3 +267,55 @@ def _refuse_other_specs(lake: Lake, table: Table) -> None:
             f"{len(others)} files of {table.full_name} were written under another partition spec, "
             "so which partition their rows are in is not known; use mode=overwrite"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWrite:
+    """Where rows with some columns go, for a writer that is no job of its own.
+
+    Attributes:
+        target: The table, and how its files are written.
+        match: How the columns meet those of the table.
+    """
+
+    target: _Target
+    match: ColumnMatch
+
+    @property
+    def task(self) -> AppendTask:
+        """The work order of each writing task."""
+        return self.target.task
+
+
+def plan_write(job: Job, columns: Sequence[Column]) -> PlannedWrite:
+    """Find out where rows with some columns go, under the options of `ingest`.
+
+    Args:
+        job: Names exactly one table.
+        columns: What the rows have, without ids.
+
+    Raises:
+        BadInput: Columns do not match.
+        NotFound: There is no such table, and none is to be created.
+    """
+    with job.lake.view() as view:
+        table = _table(job, view, _one_table(job), columns)
+        match = match_columns(columns, table)
+        _check_match(job, table, match)
+        target = _target(view, table, match, job.options.choice("mode", MODES, "append"))
+    return PlannedWrite(target, match)
+
+
+def commit_write(job: Job, planned: PlannedWrite, files: Sequence[WrittenFile]) -> TableResult:
+    """Commit files written for a planned write as one snapshot, once under the job's key.
+
+    Raises:
+        CommitConflict: The table changed meanwhile; the files are removed.
+    """
+    name = _one_table(job)
+    done = job.find_done(name)
+    if done is not None:
+        discard(job.lake, (file.path for file in files))
+        return done
+    _flush_before_overwrite(job, planned.target)
+    return _commit(job.lake, planned.target, files, job.info_for(name))

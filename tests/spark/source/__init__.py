@@ -1,0 +1,1 @@
+"""Tests of the data source: read and written in this process, and once through Spark itself."""
