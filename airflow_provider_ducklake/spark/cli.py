@@ -31,6 +31,7 @@ from airflow_provider_ducklake.spark.operations import (
     OPERATIONS,
     WITHOUT_SPARK,
     check_options,
+    only_reads,
     run_operation,
 )
 from airflow_provider_ducklake.spark.report import render
@@ -163,7 +164,7 @@ def _with_report(
 
     commit = _commit_info(given)
     try:
-        with working_on(given.operation), _lake(given, storage, conf) as lake:
+        with working_on(given.operation), _lake(given, options, storage, conf) as lake:
             return run_operation(
                 given.operation,
                 lake,
@@ -185,7 +186,10 @@ def _with_report(
 
 @contextmanager
 def _lake(
-    given: argparse.Namespace, storage: StorageOptions, conf: Mapping[str, str]
+    given: argparse.Namespace,
+    options: Mapping[str, str],
+    storage: StorageOptions,
+    conf: Mapping[str, str],
 ) -> Iterator[Lake]:
     """Open the lake; a catalog in a bucket is fetched, and put back after."""
     if given.catalog_url is None:
@@ -207,7 +211,7 @@ def _lake(
             data_path=given.data_path,
             owner=given.commit_key or given.author or "",
             operation=given.operation,
-            read_only=given.dry_run or given.operation == "info",
+            read_only=only_reads(given.operation, options, dry_run=given.dry_run),
             lease_wait=given.lease_wait,
         ) as checkout,
     ):
