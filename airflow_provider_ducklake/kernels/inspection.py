@@ -88,11 +88,10 @@ def _inspect(
     found = dict(_leaves(footer.fields, file.name_map))
     findings += _statistics(connection, task, found)
     findings += _partition_values(connection, task, found)
-    own = any(field.field_id == ROW_ID_FIELD for field in footer.fields)
     ids = found[ROW_ID_FIELD].statistics if ROW_ID_FIELD in found else None
     if ids is not None and ids.max_value is not None:
         return Inspection(tuple(findings), int(ids.max_value))
-    largest = _largest_row_id(connection, file, settings, own)
+    largest = _largest_row_id(connection, file, settings, footer.fields, footer.record_count)
     return Inspection(tuple(findings), largest)
 
 
@@ -106,17 +105,21 @@ def _inspect_encrypted(
             row = connection.execute(
                 f"SELECT count(*) FROM {scan_sql(local, file.encryption_key)}"
             ).fetchone()
-        own = any(field.field_id == ROW_ID_FIELD for field in fields)
-        largest = _largest_row_id(connection, file, settings, own)
-    return Inspection(tuple(_counts(file, int((row or (0,))[0]), None)), largest)
+        records = int((row or (0,))[0])
+        largest = _largest_row_id(connection, file, settings, fields, records)
+    return Inspection(tuple(_counts(file, records, None)), largest)
 
 
 def _largest_row_id(
-    connection: duckdb.DuckDBPyConnection, file: DataFile, settings: KernelSettings, own: bool
+    connection: duckdb.DuckDBPyConnection,
+    file: DataFile,
+    settings: KernelSettings,
+    fields: Sequence[ParquetField],
+    records: int,
 ) -> int | None:
-    if not own:
+    if not any(field.field_id == ROW_ID_FIELD for field in fields):
         start = file.row_id_start
-        return None if start is None else start + max(file.record_count, 1) - 1
+        return None if start is None else start + max(file.record_count, records, 1) - 1
     with local_copy(file.path, settings) as local, duckdb_errors("read Parquet", file.path):
         row = connection.execute(
             f"SELECT max({ROW_ID}) FROM {scan_sql(local, file.encryption_key)}"

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.lake.columns import parse_columns
 from airflow_provider_ducklake.lake.errors import UnsupportedCatalog
 from airflow_provider_ducklake.lake.fsck.classes import CLASSES
 from airflow_provider_ducklake.lake.fsck.repairs import REPAIRS
+from airflow_provider_ducklake.lake.lake import Lake
+from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.results import OperationResult
+from airflow_provider_ducklake.lake.tables import create_table
+from airflow_provider_ducklake.spark.operations import ingest_batches, run_operation
+from airflow_provider_ducklake.spark.report import render
+from airflow_provider_ducklake.spark.runner import LocalRunner
 from tests.interop.aftermath import life_goes_on
 from tests.interop.damage import FOR_A_PERSON, REPAIRABLE, Damage, Words, fill
 from tests.interop.judge import Judge
@@ -186,6 +195,51 @@ def test_what_the_reference_damages(judge: Judge) -> None:
     judge.accept({})
     judge.expire(judge.model.kept[:-1], retain_last=1)
     require_clean(judge)
+
+
+def test_encrypted_files(tmp_path: Path) -> None:
+    """Files whose footers no SQL shows: rows are counted, and the largest row id is read."""
+    location = CatalogLocation.parse(f"ducklake:sqlite:{tmp_path}/c", data_path=f"{tmp_path}/data")
+    lake = Lake.create(location, encrypted=True)
+    create_table(lake, "t", parse_columns("id int64, name varchar"))
+    for start in (0, 50):
+        rows = pa.table({"id": range(start, start + 50), "name": ["x"] * 50})
+        ingest_batches(lake, "main.t", rows.to_batches())
+
+    def run(name: str, **options: str) -> OperationResult:
+        return run_operation(name, lake, options, runner=LocalRunner())
+
+    run("merge_adjacent_files")
+    assert not run(FSCK, deep="true").findings
+    with lake.database.write() as session:
+        session.execute("UPDATE {ducklake_data_file} SET record_count = record_count - 1")
+        session.execute("UPDATE {ducklake_table_stats} SET next_row_id = 0")
+    found_in_it = found(run(FSCK, deep="true", repair="true"))
+    assert found_in_it == {"file_record_count", "next_row_id"}
+    with lake.database.write() as session:
+        session.execute("UPDATE {ducklake_data_file} SET record_count = record_count + 1")
+        assert session.value("SELECT next_row_id FROM {ducklake_table_stats}") == 100
+    assert not run(FSCK, deep="true").findings
+
+
+def test_what_a_person_reads(judge: Judge) -> None:
+    """The text report and the lines of the report file say what to do, and where."""
+    words = fill(judge)
+    damage = REPAIRABLE[0]
+    do(judge, words, damage.do)
+    lines: list[str] = []
+    result = run_operation(
+        FSCK, judge.operations.open(), {}, runner=LocalRunner(), report=lines.append
+    )
+    text = render(result)
+    assert f"ERROR {damage.finds}: 1, 1 rows can be repaired" in text
+    assert "do: repair" in text
+    assert "FAILED" in text
+    assert OperationResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+    (line,) = map(json.loads, lines)
+    assert (line["damage"], line["severity"], line["repairable"]) == (damage.finds, "error", True)
+    assert line["ids"] == [int(words["FILE"])]
+    assert not look(judge, repair=True).is_failed
 
 
 @pytest.mark.parametrize("version", ["0.4", "1.1"])
