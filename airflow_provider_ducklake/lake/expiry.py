@@ -15,9 +15,8 @@ from airflow_provider_ducklake.lake.inlined import drop_inlined_tables
 from airflow_provider_ducklake.lake.instants import utc_now
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.model import Snapshot
-from airflow_provider_ducklake.lake.paths import join
 from airflow_provider_ducklake.lake.reader import check_format, read_options
-from airflow_provider_ducklake.lake.references import table_directories
+from airflow_provider_ducklake.lake.references import full_path, table_directories
 
 BATCH: Final = 5_000  # snapshots a transaction
 
@@ -202,7 +201,7 @@ def _with_paths(session: Session, rows: Sequence[tuple[object, ...]], data_path:
     directories = table_directories(session, data_path)
     files: Files = {}
     for file_id, table_id, path, relative, size in rows:
-        full = join(directories[int(str(table_id))], str(path)) if relative else str(path)
+        full = full_path(directories, int(str(table_id)), str(path), relative)
         files[int(str(file_id))] = (full, int(str(size or 0)))
     return files
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.columns import parse_columns
-from airflow_provider_ducklake.lake.errors import UnsupportedCatalog
+from airflow_provider_ducklake.lake.errors import DamagedLake, UnsupportedCatalog
 from airflow_provider_ducklake.lake.fsck.classes import CLASSES
 from airflow_provider_ducklake.lake.fsck.repairs import REPAIRS
 from airflow_provider_ducklake.lake.lake import Lake
@@ -82,6 +82,9 @@ def test_damage_that_can_be_repaired(judge: Judge) -> None:
     for damage in REPAIRABLE:
         do(judge, words, damage.do)
         require_found(judge, damage)
+        if damage.finds == "file_of_no_table":
+            with pytest.raises(DamagedLake, match="Run fsck with repair"):
+                judge.operations.run("delete_orphaned_files")
         planned = look(judge, repair=True, dry_run=True)
         assert found(planned) <= {damage.finds, *damage.also}, (damage, planned.findings)
         (report,) = (r for r in planned.findings if r.damage == damage.finds)
@@ -112,7 +115,8 @@ def test_damage_for_a_person(judge: Judge) -> None:
         do(judge, words, damage.do)
         require_found(judge, damage)
         if CLASSES[damage.finds].severity == "error" and not damage.deep:
-            assert damage.finds in found(look(judge, objects=False, max_examples=1))
+            again = look(judge, objects=False, deep=True, max_examples=1)
+            assert damage.finds in found(again), "a damaged catalog stops no look at it"
         do(judge, words, damage.undo)
     require_clean(judge)
 

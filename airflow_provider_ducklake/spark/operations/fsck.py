@@ -152,11 +152,20 @@ def _check_footers(job: Job, findings: Findings, only: set[int] | None) -> int:
     for table in tables:
         inspections = _inspect_table(job, table)
         read += len(inspections)
-        for inspection in inspections:
-            findings.add(inspection.findings)
+        findings.add(_of_files_in_use(job, inspections))
         if not findings.of(NEXT_ROW_ID):
             findings.add(_row_ids(job, table, inspections))
     return read
+
+
+def _of_files_in_use(job: Job, inspections: Iterable[Inspection]) -> list[Finding]:
+    """Return what was found in files that are still read: the others may be gone by right."""
+    found = [finding for inspection in inspections for finding in inspection.findings]
+    if not found:
+        return []
+    with job.lake.view() as view:
+        used = still_read(view.session, (("data_file", finding.ids[0]) for finding in found))
+    return [finding for finding in found if ("data_file", finding.ids[0]) in used]
 
 
 def _inspect_table(job: Job, table: Table) -> list[Inspection]:
