@@ -40,6 +40,7 @@ def get_provider_info() -> dict[str, Any]:
             "cleanup",
             "compaction",
             "fleet",
+            "fsck",
             "ingest",
             "snapshots",
             "transfer",

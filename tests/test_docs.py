@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_ducklake.hooks.connection_form import conn_fields
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake.fsck.classes import CLASSES
 from airflow_provider_ducklake.operators.add_data_files import DuckLakeAddDataFilesOperator
 from airflow_provider_ducklake.operators.base import DuckLakeSparkOperator
 from airflow_provider_ducklake.operators.catalog import (
@@ -34,6 +35,7 @@ from airflow_provider_ducklake.operators.fleet import (
     DuckLakeFleetMaintenanceOperator,
     DuckLakeFleetPlanOperator,
 )
+from airflow_provider_ducklake.operators.fsck import DuckLakeFsckOperator
 from airflow_provider_ducklake.operators.ingest import DuckLakeIngestOperator
 from airflow_provider_ducklake.operators.snapshots import (
     DuckLakeExpireSnapshotsOperator,
@@ -62,6 +64,7 @@ OPERATORS: Final[tuple[type[DuckLakeSparkOperator], ...]] = (
     DuckLakeDeleteOrphanedFilesOperator,
     DuckLakeCheckpointOperator,
     DuckLakeFleetMaintenanceOperator,
+    DuckLakeFsckOperator,
 )
 CATALOG_OPERATORS: Final[tuple[type[DuckLakeCatalogOperator], ...]] = (
     DuckLakeCreateCatalogOperator,
@@ -141,6 +144,14 @@ def test_every_argument_of_a_catalog_operator_is_documented(
     for name, default, _ in documented:
         actual = parameters[name.strip("`")].default
         assert actual in (None, inspect.Parameter.empty) or default == f"`{actual}`"
+
+
+def test_every_class_of_damage_is_documented() -> None:
+    """The table of fsck's classes is the list in the code."""
+    documented = tables(section("Classes"))["Class"]
+    assert [(names([row])[0], row[1]) for row in documented] == [
+        (damage.name, damage.severity) for damage in CLASSES.values()
+    ]
 
 
 def test_common_arguments_are_documented() -> None:

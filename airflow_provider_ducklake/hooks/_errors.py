@@ -8,7 +8,7 @@ from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.errors import LakeError
 
 # A second try meets the same request, the same data and the same refusal.
-_FINAL = (errors.ConfigurationError, errors.BadInput, errors.SafetyRefusal)
+_FINAL = (errors.ConfigurationError, errors.BadInput, errors.SafetyRefusal, errors.DamagedLake)
 
 
 def airflow_error(error: LakeError) -> AirflowException:

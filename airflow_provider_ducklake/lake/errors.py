@@ -46,6 +46,10 @@ class SafetyRefusal(LakeError):
     """Going on could lose data; a person has to decide (usually with an explicit flag)."""
 
 
+class DamagedLake(LakeError):
+    """fsck found damage that it did not repair; the same lake gives the same answer again."""
+
+
 class CatalogUnavailable(LakeError):
     """The catalog database cannot be reached or stays locked by another client."""
 

@@ -15,9 +15,8 @@ from airflow_provider_ducklake.lake.inlined import drop_inlined_tables
 from airflow_provider_ducklake.lake.instants import utc_now
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.model import Snapshot
-from airflow_provider_ducklake.lake.paths import join
 from airflow_provider_ducklake.lake.reader import check_format, read_options
-from airflow_provider_ducklake.lake.references import table_directories
+from airflow_provider_ducklake.lake.references import full_path, table_directories
 
 BATCH: Final = 5_000  # snapshots a transaction
 
@@ -163,7 +162,7 @@ def _expire(lake: Lake, ids: Sequence[int]) -> ExpiryOutcome:
 Files = dict[int, tuple[str, int]]  # id -> (full path, bytes)
 
 
-def _unreached(alias: str) -> str:
+def unreached(alias: str) -> str:
     """Return the condition that no kept snapshot sees the row of that alias."""
     return (
         f"{alias}.end_snapshot IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {{ducklake_snapshot}} s "
@@ -174,9 +173,9 @@ def _unreached(alias: str) -> str:
 def _unreached_tables(session: Session) -> list[int]:
     """Return the tables of which no version is visible at any kept snapshot."""
     rows = session.rows(
-        f"SELECT DISTINCT t.table_id FROM {{ducklake_table}} t WHERE {_unreached('t')} "
+        f"SELECT DISTINCT t.table_id FROM {{ducklake_table}} t WHERE {unreached('t')} "
         "AND NOT EXISTS (SELECT 1 FROM {ducklake_table} o WHERE o.table_id = t.table_id "
-        f"AND NOT ({_unreached('o')}))"
+        f"AND NOT ({unreached('o')}))"
     )
     return [int(table_id) for (table_id,) in rows]
 
@@ -184,7 +183,7 @@ def _unreached_tables(session: Session) -> list[int]:
 def _unreached_files(session: Session, kind: str, tables: Collection[int], data_path: str) -> Files:
     columns = f"f.{kind}_id, f.table_id, f.path, f.path_is_relative, f.file_size_bytes"
     select = f"SELECT {columns} FROM {{ducklake_{kind}}} f WHERE "
-    rows = session.rows(select + _unreached("f"))
+    rows = session.rows(select + unreached("f"))
     rows += session.rows_in(select + "f.table_id IN (??)", tables)
     return _with_paths(session, rows, data_path)
 
@@ -202,7 +201,7 @@ def _with_paths(session: Session, rows: Sequence[tuple[object, ...]], data_path:
     directories = table_directories(session, data_path)
     files: Files = {}
     for file_id, table_id, path, relative, size in rows:
-        full = join(directories[int(str(table_id))], str(path)) if relative else str(path)
+        full = full_path(directories, int(str(table_id)), str(path), relative)
         files[int(str(file_id))] = (full, int(str(size or 0)))
     return files
 
@@ -228,7 +227,7 @@ def _remove_tables(session: Session, tables: Sequence[int]) -> None:
 def _remove_entries(session: Session) -> None:
     """Remove schemas, views, tags and macros no kept snapshot sees, and what hangs on them."""
     for table in ("ducklake_schema", "ducklake_view", "ducklake_tag", "ducklake_macro"):
-        session.execute("DELETE FROM {gone} AS e WHERE " + _unreached("e"), gone=table)
+        session.execute("DELETE FROM {gone} AS e WHERE " + unreached("e"), gone=table)
     for table in ("ducklake_macro_impl", "ducklake_macro_parameters"):
         session.execute(
             "DELETE FROM {gone} AS e WHERE NOT EXISTS "
@@ -246,7 +245,7 @@ def _remove_inlined(session: Session, data_files: Files) -> None:
     of_deletes = inlined_delete_table(0).removesuffix("0")
     for (name,) in session.rows("SELECT table_name FROM {ducklake_inlined_data_tables}"):
         if session.has_table(name):
-            session.execute("DELETE FROM {dead} AS e WHERE " + _unreached("e"), dead=name)
+            session.execute("DELETE FROM {dead} AS e WHERE " + unreached("e"), dead=name)
     for name in session.table_names():
         if name.startswith(of_deletes):
             session.execute_in("DELETE FROM {dead} WHERE file_id IN (??)", data_files, dead=name)

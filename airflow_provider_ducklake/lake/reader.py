@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.database import Session
-from airflow_provider_ducklake.lake.errors import NotFound, UnsupportedCatalog
+from airflow_provider_ducklake.lake.errors import DamagedLake, NotFound, UnsupportedCatalog
 from airflow_provider_ducklake.lake.instants import parse_instant
 from airflow_provider_ducklake.lake.metadata_tables import FORMAT_VERSION
 from airflow_provider_ducklake.lake.model import (
@@ -128,6 +128,9 @@ def read_tables(
         snapshot_id: A kept snapshot, or one whose rows a kept one still shares.
         data_path: The lake's data path.
         table_ids: Only these; None reads all in the same number of statements.
+
+    Raises:
+        DamagedLake: The schema of a table is not there.
     """
     schemas = {s.schema_id: s for s in read_schemas(session, snapshot_id, data_path)}
     rows = _select(
@@ -143,6 +146,11 @@ def read_tables(
     sort_keys = _sort_keys(session, snapshot_id, ids)
     tables = []
     for table_id, uuid, schema_id, name, path, relative in rows:
+        if int(schema_id) not in schemas:
+            raise DamagedLake(
+                f"table {name} (id {table_id}) is in schema {schema_id}, which is not there: run "
+                "fsck to see what else is missing, then restore the catalog"
+            )
         schema = schemas[int(schema_id)]
         tables.append(
             Table(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider_ducklake.lake.database import Session
+from airflow_provider_ducklake.lake.errors import DamagedLake
 from airflow_provider_ducklake.lake.paths import Location, join
 
 
@@ -29,10 +31,33 @@ def table_directories(session: Session, data_path: str) -> dict[int, str]:
     return directories
 
 
+def full_path(directories: Mapping[int, str], table_id: int, path: str, relative: object) -> str:
+    """Return where a file of a table lies.
+
+    Args:
+        directories: From `table_directories`.
+        table_id: The table.
+        path: As stored.
+        relative: As stored.
+
+    Raises:
+        DamagedLake: The table is not there.
+    """
+    if not relative:
+        return path
+    if table_id not in directories:
+        raise DamagedLake(
+            f"{path} is a file of table {table_id}, which the catalog does not have, so that "
+            "nobody knows where it lies; nothing was deleted. Run fsck with repair"
+        )
+    return join(directories[table_id], path)
+
+
 def read_references(session: Session, data_path: str) -> References:
     """Return every object the catalog refers to, of any table and any snapshot it still knows.
 
     Raises:
+        DamagedLake: A file's table is not there.
         BadInput, ConfigurationError: A stored path cannot be understood. Nothing may be deleted
             then, so nothing is left out.
     """
@@ -41,7 +66,7 @@ def read_references(session: Session, data_path: str) -> References:
     for table in ("ducklake_data_file", "ducklake_delete_file"):
         rows = session.rows(f"SELECT table_id, path, path_is_relative FROM {{{table}}}")
         for table_id, path, relative in rows:
-            full = join(directories[int(table_id)], path) if relative else path
+            full = full_path(directories, int(table_id), path, relative)
             files.add(Location.parse(full).real())
     rows = session.rows(
         "SELECT path, path_is_relative FROM {ducklake_files_scheduled_for_deletion}"

@@ -9,7 +9,7 @@ from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.lake.model import Table
 from airflow_provider_ducklake.lake.paths import Location, join
-from airflow_provider_ducklake.lake.references import table_directories
+from airflow_provider_ducklake.lake.references import full_path, table_directories
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,6 @@ def _known(session: Session, data_path: str) -> dict[Location, int]:
         known[Location.parse(full).real()] = _SCHEDULED
     query = "SELECT table_id, path, path_is_relative, end_snapshot FROM {ducklake_data_file}"
     for table_id, path, relative, end in session.rows(query):
-        full = join(directories[int(table_id)], path) if relative else path
+        full = full_path(directories, int(table_id), path, relative)
         known[Location.parse(full).real()] = int(table_id) if end is None else _RETIRED
     return known

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from airflow_provider_ducklake.lake.fsck.findings import ClassReport
+
 # Of a lake with thousands of tables only these go into a result: XCom is no place for more.
 MOST_TABLES: Final = 100
 
@@ -112,6 +114,7 @@ class OperationResult:
         counts: Figures that belong to no table: snapshots expired, files deleted, …
         failures: Parts that failed and belong to no table; the rest is done.
         messages: Notes a person should read.
+        findings: Classes of damage that `fsck` found.
         seconds: Duration.
     """
 
@@ -125,6 +128,7 @@ class OperationResult:
     counts: dict[str, int] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     messages: tuple[str, ...] = ()
+    findings: tuple[ClassReport, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -150,4 +154,13 @@ class OperationResult:
         )
         failures = tuple(Failure(**failure) for failure in data["failures"])
         messages = tuple(data["messages"])
-        return cls(**{**data, "tables": tables, "failures": failures, "messages": messages})
+        findings = tuple(ClassReport(**report) for report in data["findings"])
+        return cls(
+            **{
+                **data,
+                "tables": tables,
+                "failures": failures,
+                "messages": messages,
+                "findings": findings,
+            }
+        )

@@ -110,6 +110,8 @@ def summary_lines(result: dict[str, Any]) -> Iterator[str]:
             f"{table['bytes_in']} -> {table['bytes_out']} bytes, {table['rows']} rows; "
             f"live files {table['files_before']} -> {table['files_after']}"
         )
+    for found in result.get("findings") or []:
+        yield f"{found['severity']} {found['damage']}: {found['count']}, {found['example']}"
     for name, count in (result.get("counts") or {}).items():
         yield f"{name}: {count}"
     yield from result.get("messages") or []

@@ -190,6 +190,13 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         """
         return _options.arguments(vars(self), self.options)
 
+    def only_reads(self) -> bool:
+        """Return whether this task leaves the lake as it is, so that a read-only lake will do."""
+        return self._is_dry_run()
+
+    def _is_dry_run(self) -> bool:
+        return given(self.dry_run) and as_bool(self.dry_run, "dry_run")
+
     def execute(self, context: Context) -> Any:
         """Submit the application, wait for it, and return its result.
 
@@ -239,8 +246,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         lake_hook = self._ducklake_hook()
         location = lake_hook.location()
         location.require_reach()
-        dry_run = given(self.dry_run) and as_bool(self.dry_run, "dry_run")
-        if lake_hook.fields.read_only and not dry_run:
+        if lake_hook.fields.read_only and not self.only_reads():
             raise ConfigurationError(
                 f"connection {self.ducklake_conn_id!r} is read-only: {self.operation} would change "
                 "the lake; use another connection, or dry_run"
@@ -255,7 +261,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
             *_options.flag("data-path", location.data_path),
             *_options.flag("metadata-schema", location.metadata_schema),
             *self.operation_arguments(),
-            *(["--dry-run"] if dry_run else []),
+            *(["--dry-run"] if self._is_dry_run() else []),
             *self._commit_arguments(identity),
             *_options.flag("memory-limit", self.memory_limit),
             *_options.flag("report-file", self.report_file),

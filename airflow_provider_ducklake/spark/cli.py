@@ -38,6 +38,7 @@ from airflow_provider_ducklake.spark.operations import (
     OPERATIONS,
     WITHOUT_SPARK,
     check_options,
+    only_reads,
     run_operation,
 )
 from airflow_provider_ducklake.spark.report import render
@@ -167,7 +168,7 @@ def _with_report(
 
     commit = _commit_info(given)
     try:
-        with working_on(given.operation), _lake(given, secrets) as lake:
+        with working_on(given.operation), _lake(given, options, secrets) as lake:
             return run_operation(
                 given.operation,
                 lake,
@@ -188,7 +189,9 @@ def _with_report(
 
 
 @contextmanager
-def _lake(given: argparse.Namespace, secrets: Secrets) -> Iterator[Lake]:
+def _lake(
+    given: argparse.Namespace, options: Mapping[str, str], secrets: Secrets
+) -> Iterator[Lake]:
     """Open the lake; a catalog in a bucket is fetched, and put back after."""
     storage = secrets.storage
     if given.catalog_url is None:
@@ -210,7 +213,7 @@ def _lake(given: argparse.Namespace, secrets: Secrets) -> Iterator[Lake]:
             data_path=given.data_path,
             owner=given.commit_key or given.author or "",
             operation=given.operation,
-            read_only=given.dry_run or given.operation == "info",
+            read_only=only_reads(given.operation, options, dry_run=given.dry_run),
             lease_wait=given.lease_wait,
         ) as checkout,
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_provider_ducklake.lake.fsck.findings import ClassReport
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
 
 
@@ -11,6 +12,8 @@ def render(result: OperationResult) -> str:
     lines += [f"  {message}" for message in result.messages]
     for table in result.tables:
         lines += _table(table)
+    for report in result.findings:
+        lines += _finding(report)
     lines += [f"  FAILED: {failure.message}" for failure in result.failures]
     lines += [f"  {name}: {value:,}" for name, value in result.counts.items() if value]
     lines.append(f"  {result.seconds:.1f} s")
@@ -48,6 +51,15 @@ def _table(table: TableResult) -> list[str]:
     lines = [f"  {table.table}: {', '.join(parts)}"]
     lines += [f"    {entry.count:,} left alone: {entry.reason}" for entry in table.skipped]
     return lines
+
+
+def _finding(report: ClassReport) -> list[str]:
+    head = f"  {report.severity.upper()} {report.damage}: {report.count:,}"
+    if report.repaired:
+        head += f", {report.repaired:,} rows repaired"
+    elif report.repairable:
+        head += f", {report.repairable:,} rows can be repaired"
+    return [head, f"    {report.example}", f"    do: {report.advice}"]
 
 
 def size_text(size: int) -> str:

@@ -24,6 +24,7 @@ from airflow_provider_ducklake.operators.compaction import (
     DuckLakeRewriteDataFilesOperator,
 )
 from airflow_provider_ducklake.operators.fleet import DuckLakeFleetMaintenanceOperator
+from airflow_provider_ducklake.operators.fsck import DuckLakeFsckOperator
 from airflow_provider_ducklake.operators.ingest import DuckLakeIngestOperator
 from airflow_provider_ducklake.operators.snapshots import (
     DuckLakeExpireSnapshotsOperator,
@@ -48,6 +49,7 @@ OPERATORS: list[type[DuckLakeSparkOperator]] = [
     DuckLakeRestoreOperator,
     DuckLakeFleetMaintenanceOperator,
     DuckLakeFlushInlinedDataOperator,
+    DuckLakeFsckOperator,
     DuckLakeIngestOperator,
     DuckLakeMergeAdjacentFilesOperator,
     DuckLakeRestoreOperator,
@@ -193,6 +195,7 @@ SAMPLES: dict[str, Any] = {
     "cleanup_all": False,
     "create_table": True,
     "delete_older_than": timedelta(hours=36),
+    "deep": True,
     "delete_threshold": 0.25,
     "expire_older_than": "7 days",
     "force": True,
@@ -200,7 +203,10 @@ SAMPLES: dict[str, Any] = {
     "ignore_extra_columns": True,
     "max_compacted_files": 7,
     "max_file_size": 1_000_000,
+    "max_examples": 7,
     "max_fraction": 0.5,
+    "objects": False,
+    "repair": True,
     "min_file_size": "1MB",
     "mode": "overwrite",
     "older_than": datetime(2026, 1, 2, 3, tzinfo=timezone.utc),
@@ -219,11 +225,15 @@ SAMPLES: dict[str, Any] = {
 WRITTEN = {
     **{name: str(value).lower() for name, value in SAMPLES.items() if isinstance(value, bool)},
     "delete_older_than": "129600.000000 seconds",
+    "deep": "true",
     "delete_threshold": "0.25",
     "expire_older_than": "7 days",
     "max_compacted_files": "7",
     "max_file_size": "1000000",
+    "max_examples": "7",
     "max_fraction": "0.5",
+    "objects": "false",
+    "repair": "true",
     "min_file_size": "1MB",
     "mode": "overwrite",
     "older_than": "2026-01-02T03:00:00+00:00",
@@ -408,6 +418,11 @@ def test_a_read_only_connection_plans_only(spark: StandIn, connect: Connect) -> 
         Merge(task_id="x").execute(task_context())
     Merge(task_id="x", dry_run=True).execute(task_context())
     assert "--dry-run" in spark.job
+    DuckLakeFsckOperator(task_id="x", deep=True).execute(task_context())
+    assert "--dry-run" not in spark.job
+    with pytest.raises(AirflowFailException, match="is read-only"):
+        DuckLakeFsckOperator(task_id="x", repair=True).execute(task_context())
+    DuckLakeFsckOperator(task_id="x", repair=True, dry_run=True).execute(task_context())
 
 
 def test_operators_serialize(spark: StandIn) -> None:

@@ -292,6 +292,13 @@ class Judge:
         faults = catalog_faults(self.lake)
         assert not faults, self.message("the catalog", faults)
 
+    def check_soundness(self) -> None:
+        """Let fsck look at everything: what was done so far has damaged nothing."""
+        result = self.operations.run("fsck", deep=True, may_fail=True)
+        assert not result.is_failed, self.message("fsck", result.failures)
+        alarms = [report for report in result.findings if report.severity != "notice"]
+        assert not alarms, self.message("fsck", alarms)
+
     def check_counts(self, table: str, filters: Mapping[str, int]) -> None:
         """Compare how many rows of the newest snapshot each filter finds."""
         counts = [f"(SELECT count(*) FROM {table} WHERE {where})" for where in filters]

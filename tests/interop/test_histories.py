@@ -84,6 +84,7 @@ class History(RuleBasedStateMachine):
                 self.judge.check()
                 self.check_filters()
                 self.judge.check_catalog()
+                self.judge.check_soundness()
         finally:
             self.judge.close()
             self.factory.remove(self.lake)

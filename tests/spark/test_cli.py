@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.results import OperationResult
 from airflow_provider_ducklake.lake.tables import create_table
 from airflow_provider_ducklake.spark.cli import main
-from airflow_provider_ducklake.spark.operations import OPERATIONS
+from airflow_provider_ducklake.spark.operations import OPERATIONS, only_reads
 from tests.support.lakes import LakeUnderTest, catalog_fingerprint
 
 Lakes = tuple[Lake, LakeUnderTest]
@@ -177,3 +177,11 @@ def test_a_locked_catalog_is_waited_for_and_named(
     holder.execute("ROLLBACK")
     holder.close()
     create_table(impatient, "t", parse_columns("id int64"))
+
+
+def test_which_operations_only_read() -> None:
+    """A catalog in a bucket is put back only by what may have changed it."""
+    reading = {name for name in OPERATIONS if only_reads(name, {}, dry_run=False)}
+    assert reading == {"info", "fsck"}
+    assert not only_reads("fsck", {"repair": "true"}, dry_run=False)
+    assert all(only_reads(name, {}, dry_run=True) for name in OPERATIONS)

@@ -149,6 +149,7 @@ def all_operations(work: Work) -> None:
     work.add_files(3)
     work.delete_rows()
     assert work.upkeep("info").counts["tables"] == 2
+    assert not work.upkeep("fsck", deep=True).findings
     assert sum(table.rows for table in work.upkeep("flush_inlined_data").tables) > 0
     rewritten = work.upkeep("rewrite_data_files", delete_threshold=0)
     assert sum(table.files_after for table in rewritten.tables) >= 2
@@ -165,6 +166,7 @@ def all_operations(work: Work) -> None:
     judge.insert_values("main.t", *awkward(400, 430))
     judge.delete("main.t", "id = 401", lambda row: row["id"] == 401)
     work.checkpoint()
+    assert not work.upkeep("fsck", deep=True).findings
 
 
 @pytest.mark.spark
@@ -233,6 +235,8 @@ def test_a_store_that_stays_throttled_changes_nothing(ready: Work, faulty_s3: Fa
         (("delete many", "delete"), "cleanup_old_files", (), AT_ONCE),
         (("list",), "delete_orphaned_files", (), AT_ONCE),
         (("delete many", "delete"), "delete_orphaned_files", (), AT_ONCE),
+        (("list",), "fsck", (), {"repair": True}),
+        (("get",), "fsck", (), {"deep": True, "repair": True}),
         ((), "checkpoint", (), {}),
     ):
         faulty_s3.throttle(*kinds)

@@ -72,11 +72,14 @@ class PostgresSession(Session):
     def table_names(self) -> list[str]:
         if self._in_store:
             # What is there beside the views was made by clients that inline rows, one table for
-            # each table of a lake; the ids in their names tell the catalogs apart.
+            # each table of a lake; the ids in their names tell the catalogs apart. A tenant may not
+            # ask which catalog it is in, but its ids tell.
             found = self._run(
                 "SELECT relname FROM pg_class WHERE relnamespace = 'lake'::regnamespace "
                 "AND relkind = 'r' AND CAST(substring(relname FROM ?) AS bigint) >> 32 "
-                "= (SELECT ducklake.current_catalog_id()) ORDER BY relname",
+                "= (SELECT max(id) >> 32 FROM ("
+                "SELECT max(next_catalog_id) AS id FROM lake.ducklake_snapshot UNION ALL "
+                "SELECT max(table_id) FROM lake.ducklake_table) AS ids) ORDER BY relname",
                 ("^ducklake_inlined_(?:data|delete)_([0-9]+)",),
             )[0]
             return [table.name for table in METADATA_TABLES] + [name for (name,) in found]

@@ -18,6 +18,7 @@ from airflow_provider_ducklake.spark.operations import (
     definition,
     fleet,
     flush,
+    fsck,
     ingest,
     registration,
     restore,
@@ -47,6 +48,7 @@ OPERATIONS: Final[dict[str, tuple[Operation | None, tuple[str, ...]]]] = {
     "cleanup_old_files": (cleanup.cleanup_old_files, cleanup.CLEANUP_OPTIONS),
     "delete_orphaned_files": (cleanup.delete_orphaned_files, cleanup.ORPHAN_OPTIONS),
     "fleet_maintenance": (fleet.fleet_maintenance, fleet.FLEET_OPTIONS),
+    "fsck": (fsck.fsck, fsck.FSCK_OPTIONS),
     "checkpoint": (checkpoint.checkpoint, checkpoint.CHECKPOINT_OPTIONS),
 }
 # These open no Spark application: they are a few statements on the catalog.
@@ -62,6 +64,13 @@ def check_options(name: str, options: Mapping[str, str]) -> OperationOptions:
     if name not in OPERATIONS:
         raise unknown_name("operation", name, OPERATIONS)
     return OperationOptions(name, options, OPERATIONS[name][1])
+
+
+def only_reads(name: str, options: Mapping[str, str], *, dry_run: bool) -> bool:
+    """Tell whether an operation leaves the catalog as it is."""
+    if dry_run or name == "info":
+        return True
+    return name == "fsck" and not check_options(name, options).flag("repair")
 
 
 def run_operation(

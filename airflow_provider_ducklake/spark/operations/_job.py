@@ -12,6 +12,7 @@ from airflow_provider_ducklake.kernels.connection import KernelSettings
 from airflow_provider_ducklake.kernels.tasks import ParquetOptions
 from airflow_provider_ducklake.lake.commit import CommitInfo
 from airflow_provider_ducklake.lake.errors import CommitConflict, LakeError
+from airflow_provider_ducklake.lake.fsck.findings import ClassReport
 from airflow_provider_ducklake.lake.instants import utc_now
 from airflow_provider_ducklake.lake.lake import Lake, LakeView
 from airflow_provider_ducklake.lake.model import Table
@@ -177,6 +178,7 @@ def finished(
     counts: Mapping[str, int] | None = None,
     failures: Sequence[Failure] = (),
     messages: Sequence[str] = (),
+    findings: Sequence[ClassReport] = (),
     already_done: bool = False,
 ) -> OperationResult:
     """Put an operation's result together."""
@@ -197,5 +199,6 @@ def finished(
         counts=dict(counts or {}),
         failures=tuple(failures),
         messages=tuple(messages),
+        findings=tuple(findings),
         seconds=round(time.monotonic() - started, 3),
     )

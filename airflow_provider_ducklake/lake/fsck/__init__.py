@@ -1,0 +1,1 @@
+"""Finding damage in a catalog and its files, and mending what is provably safe to mend."""

@@ -1,0 +1,323 @@
+"""The classes of damage, by name: what each means, how bad it is, and what mends it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from airflow_provider_ducklake.lake.fsck.findings import DamageClass
+
+_RESTORE: Final = "restore the catalog or the object from a backup, or drop the table"
+_ASK: Final = "find out who wrote these rows; no client of DuckLake 1.0 does"
+
+_CLASSES: Final = (
+    # Objects.
+    DamageClass(
+        "missing_object",
+        "error",
+        "A data or delete file that a kept snapshot reads is not in storage",
+        "Queries that need it fail",
+        "restore the object from a backup or a version of the bucket; else delete its rows",
+    ),
+    DamageClass(
+        "object_size",
+        "error",
+        "An object is of another size than the catalog says",
+        "It was replaced or cut off: queries fail or read other rows",
+        "restore the object from a backup or a version of the bucket",
+    ),
+    DamageClass(
+        "unreadable_footer",
+        "error",
+        "A data file's Parquet footer cannot be read (deep)",
+        "Queries that need the file fail",
+        "restore the object from a backup or a version of the bucket",
+    ),
+    DamageClass(
+        "file_record_count",
+        "error",
+        "A data file has more or fewer rows than the catalog says (deep)",
+        "`count(*)` is answered from the catalog, and is wrong",
+        "restore the object from a backup, or rewrite the table",
+    ),
+    DamageClass(
+        "footer_size",
+        "error",
+        "A data file's footer is of another size than the catalog says (deep)",
+        "Clients that trust the figure read the footer at the wrong place",
+        "restore the object from a backup, or rewrite the table",
+    ),
+    DamageClass(
+        "file_statistics",
+        "error",
+        "A file's statistics are narrower than its footer: a bound or a NULL lies outside (deep)",
+        "Filters skip the file, and rows are missing from answers",
+        "rewrite the table, which writes its statistics anew",
+    ),
+    # Files and the schedule.
+    DamageClass(
+        "live_and_scheduled",
+        "error",
+        "A file the catalog refers to is scheduled for deletion",
+        "The next cleanup by a stock client deletes a file in use",
+        "repair, before anybody cleans up",
+        "Takes the file off the schedule",
+    ),
+    DamageClass(
+        "file_registered_twice",
+        "warning",
+        "One object is a data file twice at the same snapshot",
+        "Its rows count twice; when one of the two goes, stock clients delete the object",
+        "delete the rows of one of them, unless both are wanted; then copy the object",
+    ),
+    # Counters.
+    DamageClass(
+        "next_file_id",
+        "error",
+        "The newest snapshot's `next_file_id` is an id in use already",
+        "A file gets an id that another has: commits fail, or statistics of two files mix",
+        "repair",
+        "Raises the counter of the newest snapshot above every id in use",
+    ),
+    DamageClass(
+        "next_catalog_id",
+        "error",
+        "The newest snapshot's `next_catalog_id` is an id in use already",
+        "A new table gets the id of another, and with it its files",
+        "repair",
+        "Raises the counter of the newest snapshot above every id in use",
+    ),
+    DamageClass(
+        "next_row_id",
+        "error",
+        "A table's `next_row_id` is a row id in use already, or the table has rows and no counter",
+        "New rows get ids that others have: updates and deletes hit the wrong rows",
+        "repair",
+        "Raises the counter above every row id in the table's files and inlined rows",
+    ),
+    DamageClass(
+        "table_record_count",
+        "warning",
+        "A table's `record_count` is lower than the number of its rows",
+        "Query plans are poor, and `min` or `max` may be answered from bounds that are not exact",
+        "rewrite the table with `delete_threshold=0`, which counts anew",
+    ),
+    DamageClass(
+        "table_counters_twice",
+        "error",
+        "A table has more than one row in `ducklake_table_stats`",
+        "Clients fail or count wrong",
+        _ASK,
+    ),
+    DamageClass(
+        "impossible_count",
+        "error",
+        "A data or delete file's row count or size is missing or negative",
+        "Clients fail or count wrong",
+        _ASK,
+    ),
+    # Rows that hang in the air.
+    DamageClass(
+        "file_of_no_table",
+        "warning",
+        "A data or delete file belongs to a table that is not there",
+        "Nothing reads it; cleanup and the orphan sweep stop at it",
+        "repair, then sweep orphans",
+        "Removes the row and all that describes it; the object is left to the orphan sweep",
+    ),
+    DamageClass(
+        "description_of_no_table",
+        "notice",
+        "Columns, partitions, statistics, … of a table that is not there",
+        "None but space",
+        "repair when convenient",
+        "Removes the rows",
+    ),
+    DamageClass(
+        "description_of_no_file",
+        "warning",
+        "Statistics, partition values or inlined deletes of a data file that is not there",
+        "A file that is given the id has wrong statistics, or lost rows, from birth",
+        "repair",
+        "Removes the rows",
+    ),
+    DamageClass(
+        "delete_file_of_no_file",
+        "warning",
+        "A delete file of a data file that is not there",
+        "A file that is given the id loses rows from birth",
+        "repair",
+        "Removes the row and schedules the object for deletion",
+    ),
+    DamageClass(
+        "table_of_no_schema",
+        "error",
+        "A table's schema is not there",
+        "Clients do not see the table, or fail",
+        _RESTORE,
+    ),
+    DamageClass(
+        "table_of_no_columns",
+        "error",
+        "A live table has no column",
+        "Clients fail when they load the lake",
+        _RESTORE,
+    ),
+    DamageClass(
+        "mapping_missing",
+        "error",
+        "A data file names a name mapping that is not there",
+        "Its columns cannot be found: queries fail or read NULL",
+        _RESTORE,
+    ),
+    DamageClass(
+        "snapshot_of_no_changes",
+        "warning",
+        "A snapshot has no row in `ducklake_snapshot_changes`, or more than one",
+        "Writers cannot tell whether it conflicts with them",
+        "expire the snapshot once it is not the newest",
+    ),
+    DamageClass(
+        "changes_of_no_snapshot",
+        "notice",
+        "`ducklake_snapshot_changes` has a row of a snapshot that is not there",
+        "The commit that would get the number fails on a duplicate key",
+        "repair when convenient",
+        "Removes the rows",
+    ),
+    DamageClass(
+        "future_row",
+        "error",
+        "A row begins or ends at a snapshot newer than the newest",
+        "Half of a lost commit: it will appear, or vanish, when the number comes up",
+        "find out which writer died or which snapshot was removed by hand; restore the catalog",
+    ),
+    DamageClass(
+        "backward_life",
+        "error",
+        "A row ends before it begins",
+        "No snapshot reads it: what it stood for is lost",
+        _ASK,
+    ),
+    DamageClass(
+        "unreached_file",
+        "notice",
+        "A data or delete file has ended and no kept snapshot reads it",
+        "None but space",
+        "the next `expire_snapshots` that expires anything schedules it for deletion",
+    ),
+    # Names and versions.
+    DamageClass(
+        "name_taken_twice",
+        "error",
+        "Two live tables or views of a schema, two live schemas, or two columns have one name",
+        "Clients see one of them, or fail",
+        _ASK,
+    ),
+    DamageClass(
+        "live_twice",
+        "error",
+        "A table, schema or column has two live versions",
+        "Clients see one of them, or fail",
+        _ASK,
+    ),
+    # Deletes.
+    DamageClass(
+        "overlapping_deletes",
+        "error",
+        "Two delete files of one data file hold at the same snapshot",
+        "Stock clients read the data file once for each: deleted rows come back, others come twice",
+        "`rewrite_data_files` with `delete_threshold=0` applies both; older snapshots stay wrong",
+    ),
+    DamageClass(
+        "delete_file_twice",
+        "error",
+        "One delete file stands in the catalog twice for the same data file and snapshots",
+        "Stock clients count its rows twice, or return rows twice",
+        "repair",
+        "Removes the row whose life lies within that of the other; the object stays",
+    ),
+    DamageClass(
+        "delete_count",
+        "error",
+        "A delete file deletes more rows than its data file has",
+        "`count(*)` is answered from the catalog, and is wrong",
+        "`rewrite_data_files` with `delete_threshold=0` counts what is really deleted",
+    ),
+    DamageClass(
+        "delete_file_of_other_table",
+        "error",
+        "A delete file and its data file belong to different tables",
+        "Clients do not apply it, or do not find it",
+        _ASK,
+    ),
+    DamageClass(
+        "inlined_delete_twice",
+        "error",
+        "An inlined delete of one position stands in the catalog twice",
+        "`count(*)` subtracts the row twice",
+        "repair",
+        "Keeps the delete that came first",
+    ),
+    DamageClass(
+        "inlined_delete_position",
+        "error",
+        "An inlined delete names a position its data file does not have",
+        "`count(*)` is answered from the catalog, and is wrong",
+        "`rewrite_data_files` with `delete_threshold=0`",
+    ),
+    # Partitions and statistics.
+    DamageClass(
+        "partition_missing",
+        "error",
+        "A data file was written under a partition spec that is not there",
+        "Filters on partition keys skip the file, or clients fail",
+        _RESTORE,
+    ),
+    DamageClass(
+        "partition_values",
+        "error",
+        "A data file has not exactly one value for each key of its partition spec",
+        "Filters on partition keys skip the file: rows are missing from answers",
+        "register or load the partition anew",
+    ),
+    DamageClass(
+        "statistics_twice",
+        "error",
+        "A column of a file or table has more than one row of statistics",
+        "Stock clients read the file once a row: rows come twice",
+        "repair where the rows are equal; else rewrite the table",
+        "Keeps one of equal rows",
+    ),
+    # Inlined rows.
+    DamageClass(
+        "inlined_table_missing",
+        "error",
+        "The catalog lists a table of inlined rows that is not there",
+        "Stock clients fail on every query of the lake table",
+        _RESTORE,
+    ),
+    DamageClass(
+        "stray_inlined_table",
+        "notice",
+        "A table of inlined rows or deletes of a lake table that is not there",
+        "None but space",
+        "repair when convenient",
+        "Drops those in which no kept snapshot reads a row",
+    ),
+    DamageClass(
+        "unlisted_inlined_rows",
+        "warning",
+        "A table of inlined rows has rows but is not listed, so nobody reads them",
+        "Rows somebody wrote may be missing from answers",
+        "look at the rows; put the table back on the list if they are missed, or remove them",
+    ),
+    DamageClass(
+        "dead_inlined_rows",
+        "notice",
+        "Inlined rows have ended and no kept snapshot reads them",
+        "None but space",
+        "repair when convenient; `expire_snapshots` removes them too",
+        "Removes the rows",
+    ),
+)
+CLASSES: Final = {damage.name: damage for damage in _CLASSES}
