@@ -19,6 +19,7 @@ def life_goes_on(judge: Judge, table: str) -> None:
         judge.upkeep("rewrite_data_files", table, delete_threshold=0)
         judge.upkeep("merge_adjacent_files", table)
     judge.check(table)
+    judge.check_statistics(table)
     key = judge.table(table).columns[0]
     judge.check_counts(table, {f"{key} = 990": 1, "afterwards = 8": 1})
 

@@ -128,7 +128,7 @@ class ReferenceClient:
         given = {"DATA_PATH": data_path, "METADATA_SCHEMA": metadata_schema}
         literals = {name: quote_literal(text) for name, text in given.items() if text is not None}
         self._options = literals | dict(options or {})
-        self._metadata_schema = metadata_schema or "main"
+        self._metadata = f"__ducklake_metadata_lake.{quote_identifier(metadata_schema or 'main')}"
         self._attach_string = attach_string
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._attached = False
@@ -208,9 +208,22 @@ class ReferenceClient:
 
     def recorded_snapshot_ids(self) -> list[int]:
         """Return what `snapshot_ids` does from the metadata table, without reading the schema."""
-        schema = quote_identifier(self._metadata_schema)
-        place = f"__ducklake_metadata_lake.{schema}.ducklake_snapshot"
+        place = f"{self._metadata}.ducklake_snapshot"
         return [int(row[0]) for row in self.sql(f"SELECT snapshot_id FROM {place} ORDER BY 1")]
+
+    def columns_of_changed_type(self) -> frozenset[str]:
+        """Return all names, in whatever table, of columns that have had several types.
+
+        The reference keeps the bounds of a table in memory as the type it read them for first,
+        and is led astray by them, or ends, at a snapshot where the column had another type.
+        """
+        columns = f"{self._metadata}.ducklake_column"
+        found = self.sql(
+            f"SELECT DISTINCT column_name FROM {columns} WHERE (table_id, column_id) IN "
+            f"(SELECT (table_id, column_id) FROM {columns} GROUP BY table_id, column_id "
+            "HAVING count(DISTINCT column_type) > 1)"
+        )
+        return frozenset(str(row[0]) for row in found)
 
     def table_changes(self, table: str, first: int, last: int) -> Counter[Row]:
         """Return the change feed of a table between two snapshots, both included."""

@@ -1,0 +1,33 @@
+"""What a client answers, or leaves files out for, by statistics alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from airflow_provider_ducklake.lake.identifiers import quote_identifier
+from tests.support.model import ModelTable
+
+
+def questions(
+    table: ModelTable, without: Collection[str]
+) -> Iterator[tuple[str, str, list[Any], Any]]:
+    """Yield what to select of a table, under which condition with which parameters, and the answer.
+
+    Args:
+        table: The table at one snapshot.
+        without: Names of columns not to ask about.
+    """
+    for at, column in enumerate(table.columns):
+        if column in without:
+            continue
+        name = quote_identifier(column)
+        values = Counter(row[at] for row in table.rows.values())
+        yield "count(*)", f"{name} IS NULL", [], values.pop(None, 0)
+        # Nested values, and floats that are no numbers, have no order here.
+        if len(kinds := {type(value) for value in values}) != 1 or kinds & {tuple, float}:
+            continue
+        for function, bound in (("min", min(values)), ("max", max(values))):
+            yield f"{function}({name})", "true", [], bound
+            yield "count(*)", f"{name} = ?", [bound], values[bound]
