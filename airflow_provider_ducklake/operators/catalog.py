@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_provider_ducklake.hooks._errors import airflow_error
-from airflow_provider_ducklake.hooks._values import as_bool, as_int, given
-from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
+from airflow_provider_ducklake.hooks._values import as_bool, as_int, chosen, given
+from airflow_provider_ducklake.lake.errors import LakeError
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -53,8 +53,7 @@ class DuckLakeCatalogOperator(BaseOperator):
         from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 
         try:
-            if not given(self.catalog):
-                raise ConfigurationError("catalog names no catalog")
+            self.catalog = chosen(self.catalog, "catalog")
             with DuckLakeHook(self.ducklake_conn_id).store() as store:
                 result = self.run_on(store)
         except LakeError as error:

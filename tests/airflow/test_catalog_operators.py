@@ -68,7 +68,7 @@ def test_the_life_of_a_catalog(root: str) -> None:
     assert run(DuckLakeDropCatalogOperator(task_id="x", catalog="op.one", if_exists=True)) is None
     with pytest.raises(AirflowFailException, match=r'no catalog "op\.one"'):
         run(DuckLakeDropCatalogOperator(task_id="x", catalog="op.one"))
-    with pytest.raises(AirflowFailException, match="names no catalog"):
+    with pytest.raises(AirflowFailException, match="catalog is given and comes to"):
         run(DuckLakeDropCatalogOperator(task_id="x", catalog=""))
 
 
