@@ -14,11 +14,14 @@ from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.add_data_files import DuckLakeAddDataFilesOperator
 from airflow_provider_ducklake.operators.base import DuckLakeSparkOperator
 from airflow_provider_ducklake.operators.catalog import (
-    DuckLakeCatalogOperator,
     DuckLakeCreateCatalogOperator,
     DuckLakeDropCatalogOperator,
     DuckLakeForkCatalogOperator,
+    DuckLakeGrantCatalogOperator,
+    DuckLakePurgeCatalogsOperator,
     DuckLakeRenameCatalogOperator,
+    DuckLakeRevokeCatalogOperator,
+    DuckLakeStoreOperator,
 )
 from airflow_provider_ducklake.operators.checkpoint import DuckLakeCheckpointOperator
 from airflow_provider_ducklake.operators.cleanup import (
@@ -58,11 +61,14 @@ OPERATORS: Final[tuple[type[DuckLakeSparkOperator], ...]] = (
     DuckLakeCheckpointOperator,
     DuckLakeFleetMaintenanceOperator,
 )
-CATALOG_OPERATORS: Final[tuple[type[DuckLakeCatalogOperator], ...]] = (
+CATALOG_OPERATORS: Final[tuple[type[DuckLakeStoreOperator], ...]] = (
     DuckLakeCreateCatalogOperator,
     DuckLakeForkCatalogOperator,
     DuckLakeRenameCatalogOperator,
     DuckLakeDropCatalogOperator,
+    DuckLakeGrantCatalogOperator,
+    DuckLakeRevokeCatalogOperator,
+    DuckLakePurgeCatalogsOperator,
     DuckLakeImportCatalogOperator,
     DuckLakeExportCatalogOperator,
 )
@@ -127,7 +133,7 @@ def test_every_argument_is_documented(operator: type[DuckLakeSparkOperator]) -> 
 
 @pytest.mark.parametrize("operator", CATALOG_OPERATORS)
 def test_every_argument_of_a_catalog_operator_is_documented(
-    operator: type[DuckLakeCatalogOperator],
+    operator: type[DuckLakeStoreOperator],
 ) -> None:
     """The table in an operator's section is its signature, with the defaults it has."""
     documented = tables(section(f"`{operator.__name__}`"))["Argument"]

@@ -64,12 +64,13 @@ class DuckLakeHook(DbApiHook):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Make a hook; nothing is looked up or opened yet.
 
+        A catalog that is given and is blank or "None" is refused, never the connection's.
+
         Args:
             *args: The connection id, at most.
             **kwargs: `ducklake_conn_id`, `schema` (the lake's schema to use instead of `main`),
                 `catalog` (a catalog of the shared store, instead of the one the connection names),
-                `catalog_url` (a SQLite catalog in a bucket, likewise) and `log_sql`. A catalog that is
-                given and is blank or "None" is refused, never the connection's. Common-sql
+                `catalog_url` (a SQLite catalog in a bucket, likewise) and `log_sql`. Common-sql
                 passes the extra fields of the connection too; those are read from the connection
                 itself.
         """
@@ -233,6 +234,10 @@ class DuckLakeHook(DbApiHook):
         from airflow_provider_ducklake.lake.lake import Lake
 
         location, options = fields.location, fields.attach_options
+        if may_create(options) and location.kind == "postgres":
+            from airflow_provider_ducklake.lake.database.postgres import require_no_store
+
+            require_no_store(location)
         if may_create(options) or location.kind in ("md", "secret"):
             return location.data_path, options.get("encrypted") == "true"
         given = location.data_path

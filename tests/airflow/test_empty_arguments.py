@@ -65,7 +65,7 @@ def test_native_rendering_makes_no_difference(name: str, spark: StandIn) -> None
 @pytest.mark.parametrize("nothing", EMPTY)
 def test_the_sensor_does_not_wait_for_something_else(nothing: str) -> None:
     for name in PLACES:
-        waiting = DuckLakeSnapshotSensor(task_id="x", **{name: nothing})  # type: ignore[arg-type]
+        waiting = DuckLakeSnapshotSensor(task_id="x", **{name: nothing})
         with pytest.raises(AirflowFailException, match=f"{name} is given and comes to"):
             waiting.poke(task_context())
     waiting = DuckLakeSnapshotSensor(task_id="x", tables=nothing)
@@ -101,5 +101,5 @@ def test_a_hook_does_not_fall_back_on_the_catalog_of_its_connection(
 def test_no_tables_are_all_tables_where_no_row_changes(spark: StandIn) -> None:
     """A form offers "all tables" by an empty value; compaction changes no row of any."""
     merge = next(k for k in OPERATORS if k.operation == "merge_adjacent_files")
-    merge(task_id="x", tables="").execute(task_context())  # type: ignore[call-arg]
+    merge(task_id="x", tables="").execute(task_context())
     assert not spark.values("table")
