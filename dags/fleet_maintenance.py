@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 from airflow.sdk import DAG, Param
 
+from airflow_provider_ducklake.operators.catalog import DuckLakePurgeCatalogsOperator
 from airflow_provider_ducklake.operators.fleet import (
     DuckLakeFleetMaintenanceOperator,
     DuckLakeFleetPlanOperator,
@@ -25,7 +26,8 @@ A few queries over the store find which catalogs have small files, deleted rows,
 files to delete. They are ranked by what readers save for each byte rewritten; the best of them, up
 to the limits below, are maintained in batches, each one Spark application. What is left waits for
 the next run. The view `ducklake_api.maintenance` tells what was done to each catalog, and
-`ducklake_api.health` what state all are in.
+`ducklake_api.health` what state all are in. Beside it, the files of catalogs that were dropped are
+deleted after the same grace, unless a fork reads them.
 """,
     schedule="0 * * * *",
     start_date=datetime(2024, 1, 1, tzinfo=timezone.utc),
@@ -87,3 +89,9 @@ the next run. The view `ducklake_api.maintenance` tells what was done to each ca
         delete_older_than="{{ params.grace }}",
         dry_run="{{ params.dry_run }}",
     ).expand(work=plan.output)
+    DuckLakePurgeCatalogsOperator(
+        task_id="purge",
+        ducklake_conn_id=STORE,
+        older_than="{{ params.grace }}",
+        dry_run="{{ params.dry_run }}",
+    )

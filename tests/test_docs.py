@@ -15,11 +15,14 @@ from airflow_provider_ducklake.lake.fsck.classes import CLASSES
 from airflow_provider_ducklake.operators.add_data_files import DuckLakeAddDataFilesOperator
 from airflow_provider_ducklake.operators.base import DuckLakeSparkOperator
 from airflow_provider_ducklake.operators.catalog import (
-    DuckLakeCatalogOperator,
     DuckLakeCreateCatalogOperator,
     DuckLakeDropCatalogOperator,
     DuckLakeForkCatalogOperator,
+    DuckLakeGrantCatalogOperator,
+    DuckLakePurgeCatalogsOperator,
     DuckLakeRenameCatalogOperator,
+    DuckLakeRevokeCatalogOperator,
+    DuckLakeStoreOperator,
 )
 from airflow_provider_ducklake.operators.checkpoint import DuckLakeCheckpointOperator
 from airflow_provider_ducklake.operators.cleanup import (
@@ -66,11 +69,14 @@ OPERATORS: Final[tuple[type[DuckLakeSparkOperator], ...]] = (
     DuckLakeFleetMaintenanceOperator,
     DuckLakeFsckOperator,
 )
-CATALOG_OPERATORS: Final[tuple[type[DuckLakeCatalogOperator], ...]] = (
+CATALOG_OPERATORS: Final[tuple[type[DuckLakeStoreOperator], ...]] = (
     DuckLakeCreateCatalogOperator,
     DuckLakeForkCatalogOperator,
     DuckLakeRenameCatalogOperator,
     DuckLakeDropCatalogOperator,
+    DuckLakeGrantCatalogOperator,
+    DuckLakeRevokeCatalogOperator,
+    DuckLakePurgeCatalogsOperator,
     DuckLakeImportCatalogOperator,
     DuckLakeExportCatalogOperator,
 )
@@ -135,7 +141,7 @@ def test_every_argument_is_documented(operator: type[DuckLakeSparkOperator]) -> 
 
 @pytest.mark.parametrize("operator", CATALOG_OPERATORS)
 def test_every_argument_of_a_catalog_operator_is_documented(
-    operator: type[DuckLakeCatalogOperator],
+    operator: type[DuckLakeStoreOperator],
 ) -> None:
     """The table in an operator's section is its signature, with the defaults it has."""
     documented = tables(section(f"`{operator.__name__}`"))["Argument"]

@@ -23,6 +23,26 @@ def given(value: Any) -> bool:
     return value is not None
 
 
+def given_names(**values: Any) -> tuple[str, ...]:
+    """Return the names of the arguments that were given, as anything but None."""
+    return tuple(name for name, value in values.items() if value is not None)
+
+
+def chosen(value: Any, name: str) -> str:
+    """Return the text of an argument that says what is worked on; it cannot be left empty.
+
+    Raises:
+        ConfigurationError: It rendered to nothing, which would be another place, or all of it.
+    """
+    if not given(value):
+        raise ConfigurationError(
+            f"{name} is given and comes to {value!r}: a template or variable behind it is empty. "
+            "Nothing is done, since without it something else or more would be meant; leave the "
+            "argument out if that is what you want"
+        )
+    return str(value).strip()
+
+
 def as_bool(value: Any, name: str) -> bool:
     """Return a boolean given as such, or as a word from a URI or template.
 

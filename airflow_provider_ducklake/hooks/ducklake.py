@@ -15,7 +15,7 @@ from airflow.providers.common.sql.hooks.sql import DbApiHook
 from airflow_provider_ducklake.hooks._errors import airflow_error
 from airflow_provider_ducklake.hooks._fields import LakeFields, parse_fields
 from airflow_provider_ducklake.hooks._secrets import Redactor, spellings
-from airflow_provider_ducklake.hooks._values import given
+from airflow_provider_ducklake.hooks._values import chosen
 from airflow_provider_ducklake.hooks.connection_form import (
     conn_fields,
     form_widgets,
@@ -64,6 +64,8 @@ class DuckLakeHook(DbApiHook):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Make a hook; nothing is looked up or opened yet.
 
+        A catalog that is given and is blank or "None" is refused, never the connection's.
+
         Args:
             *args: The connection id, at most.
             **kwargs: `ducklake_conn_id`, `schema` (the lake's schema to use instead of `main`),
@@ -76,10 +78,8 @@ class DuckLakeHook(DbApiHook):
         super().__init__(*args, **{name: kwargs[name] for name in known if name in kwargs})
         # Where SQLExecuteQueryOperator(database=…) puts its value.
         self.schema: str | None = kwargs.get("schema")
-        # A template that renders to nothing names nothing.
-        places = {n: str(v) for n, v in kwargs.items() if n.startswith("catalog") and given(v)}
-        self.catalog = places.get("catalog")
-        self.catalog_url = places.get("catalog_url")
+        self.catalog: str | None = kwargs.get("catalog")
+        self.catalog_url: str | None = kwargs.get("catalog_url")
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
@@ -99,7 +99,13 @@ class DuckLakeHook(DbApiHook):
         Raises:
             ConfigurationError: A field is missing, unknown, malformed or contradicts another.
         """
-        fields = parse_fields(self.connection, self.catalog, self.catalog_url)
+        # None leaves the choice to the connection. A template that came to nothing does not: it
+        # would be another tenant's catalog that is worked on.
+        # Common-sql hands over what the connection itself says, and a form leaves blanks there.
+        own = self.connection.extra_dejson
+        places = {"catalog": self.catalog, "catalog_url": self.catalog_url}
+        named = {n: chosen(v, n) for n, v in places.items() if v is not None and v != own.get(n)}
+        fields = parse_fields(self.connection, **named)
         for secret in fields.secrets:
             for spelling in spellings(secret):
                 mask_secret(spelling)
@@ -228,6 +234,10 @@ class DuckLakeHook(DbApiHook):
         from airflow_provider_ducklake.lake.lake import Lake
 
         location, options = fields.location, fields.attach_options
+        if may_create(options) and location.kind == "postgres":
+            from airflow_provider_ducklake.lake.database.postgres import require_no_store
+
+            require_no_store(location)
         if may_create(options) or location.kind in ("md", "secret"):
             return location.data_path, options.get("encrypted") == "true"
         given = location.data_path

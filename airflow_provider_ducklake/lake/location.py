@@ -112,8 +112,8 @@ class CatalogLocation:
             password = password or inside
         location = cls(kind, text, metadata_schema or None, data_path or None, password or None)
         if kind == "postgres":
-            return location._normalised(catalog or None)
-        if catalog:
+            return location._normalised(catalog)
+        if catalog is not None:
             raise ConfigurationError(
                 f"catalog {catalog!r}: only a store in PostgreSQL holds several catalogs, this is "
                 f"a {location}"

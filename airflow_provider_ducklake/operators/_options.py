@@ -5,18 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from airflow_provider_ducklake.hooks._values import (
     as_bool,
     as_count,
     as_number,
     as_object,
+    chosen,
     given,
     strings,
 )
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 
+# Arguments that bound what is worked on or what goes. One that is given and renders to nothing is
+# refused: without it another catalog, more snapshots, younger files or other tables would be meant.
+BOUNDS: Final = frozenset(
+    {
+        "older_than",
+        "versions",
+        "retain_last",
+        "expire_older_than",
+        "delete_older_than",
+        "max_fraction",
+        "partition",
+    }
+)
 # Turns an argument's value into the option's text; the second parameter is the argument's name.
 Converter: TypeAlias = Callable[[Any, str], str]
 
@@ -100,13 +114,16 @@ def arguments(values: Mapping[str, Any], converters: Mapping[str, Converter]) ->
 
     Args:
         values: The operator's arguments by name; None, "" and a rendered None are not given.
+            Those of `BOUNDS` may be None only.
         converters: How each is written; the names are the command line's.
 
     Raises:
-        ConfigurationError: A value is not of its type.
+        ConfigurationError: A value is not of its type, or a bound is empty.
     """
     options: list[str] = []
     for name, convert in converters.items():
+        if name in BOUNDS and isinstance(values[name], str):
+            chosen(values[name], name)
         if given(values[name]):
             options += flag("option", f"{name}={convert(values[name], name)}")
     return options

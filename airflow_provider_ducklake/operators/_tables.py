@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider_ducklake.hooks._values import given, strings
+from airflow_provider_ducklake.hooks._values import chosen, given, strings
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.operators._options import flag
 from airflow_provider_ducklake.operators.base import DuckLakeSparkOperator
@@ -15,12 +15,14 @@ def table_arguments(table: Any, tables: Any) -> list[str]:
     """Return `--table=name` for each table named.
 
     Args:
-        table: One name, or nothing.
-        tables: Several, or nothing; not both.
+        table: One name, or None.
+        tables: Several, or nothing, which is all of them; not both.
 
     Raises:
-        ConfigurationError: Both are given.
+        ConfigurationError: Both are given, or `table` is given and names none.
     """
+    if table is not None:
+        chosen(table, "table")
     if given(table) and given(tables):
         raise ConfigurationError("table and tables are both given: name all of them in tables")
     names = strings(table, "table") or strings(tables, "tables")
@@ -31,8 +33,9 @@ class DuckLakeTablesOperator(DuckLakeSparkOperator):
     """Maintain tables; all of the lake when none is named.
 
     Args:
-        table: The one table to work on, as `schema.table`, or `table` for schema `main`.
-        tables: Several tables, instead.
+        table: The one table to work on, as `schema.table`, or `table` for schema `main`; one that
+            renders to nothing is refused.
+        tables: Several tables, instead; all of the lake when it renders to nothing.
         **kwargs: See `DuckLakeSparkOperator`.
     """
 

@@ -18,7 +18,9 @@ from airflow_provider_ducklake.hooks._values import (
     as_int,
     as_number,
     as_object,
+    chosen,
     given,
+    given_names,
 )
 from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
 from airflow_provider_ducklake.operators import _options
@@ -59,7 +61,8 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     task's XCom. A task that is retried after its job had committed gets the result of that commit
     and does nothing again; so does a task that is cleared within the same DAG run, unless it is
     given another `commit_key`. All arguments are templated, and an argument that renders to nothing
-    or to `None` counts as not given.
+    or to `None` counts as not given. Where that would widen what is done, it is refused instead:
+    `catalog`, `catalog_url`, `table`, and what bounds which snapshots and files go.
 
     Errors that no retry can mend (a wrong option, a missing table, bad input, a safety refusal)
     fail the task for good; others follow the task's retries.
@@ -178,6 +181,8 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.num_executors = num_executors
         self.total_executor_cores = total_executor_cores
         self.yarn_queue = yarn_queue
+        # Rendered to Python's None, they cannot be told from ones that were never given.
+        self._places = given_names(catalog=catalog, catalog_url=catalog_url)
         self._hook: DuckLakeSparkSubmitHook | None = None
         self._submission: dict[str, Any] = {}
         self._key = ""
@@ -340,9 +345,8 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     def _ducklake_hook(self) -> DuckLakeHook:
         from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 
-        return DuckLakeHook(
-            self.ducklake_conn_id, catalog=self.catalog, catalog_url=self.catalog_url
-        )
+        places = {name: chosen(getattr(self, name), name) for name in self._places}
+        return DuckLakeHook(self.ducklake_conn_id, **places)
 
     def _get_hook(self) -> DuckLakeSparkSubmitHook:
         """Return our hook with all that this operator knows under the names of its parameters."""

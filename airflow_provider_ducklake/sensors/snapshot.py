@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue
 
 from airflow_provider_ducklake.hooks._errors import airflow_error
-from airflow_provider_ducklake.hooks._values import as_bool, as_int, given, strings
-from airflow_provider_ducklake.lake.errors import LakeError, NotFound
+from airflow_provider_ducklake.hooks._values import (
+    as_bool,
+    as_int,
+    chosen,
+    given,
+    given_names,
+    strings,
+)
+from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError, NotFound
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -42,7 +49,8 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         catalog_url: SQLite catalog in a bucket, instead of the one the connection names; every look
             fetches it.
         tables: Tables of which any may change, as `schema.table`, or `table` for schema `main`;
-            None is any change to the lake. One that does not exist yet is waited for.
+            None is any change to the lake. One that does not exist yet is waited for. Like a
+            catalog, tables that are given and render to nothing are refused.
         baseline: Id of the newest snapshot that is known already.
         include_maintenance: Let compaction and flush count too.
         **kwargs: See `BaseSensorOperator`: `mode`, `poke_interval`, `timeout`, …
@@ -76,6 +84,8 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         self.tables = tables
         self.baseline = baseline
         self.include_maintenance = include_maintenance
+        # Rendered to Python's None, they cannot be told from ones that were never given.
+        self._named = given_names(catalog=catalog, catalog_url=catalog_url, tables=tables)
         self._seen: int | None = None
 
     def poke(self, context: Context) -> PokeReturnValue:
@@ -94,9 +104,9 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 
         try:
-            hook = DuckLakeHook(
-                self.ducklake_conn_id, catalog=self.catalog, catalog_url=self.catalog_url
-            )
+            named = {name: chosen(getattr(self, name), name) for name in self._named}
+            named.pop("tables", None)
+            hook = DuckLakeHook(self.ducklake_conn_id, **named)
             lake = hook.lake()
             found = self._look(lake, self._baseline(lake, context), context)
         except LakeError as error:
@@ -112,6 +122,8 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         )
 
         names = strings(self.tables, "tables")
+        if "tables" in self._named and not names:
+            raise ConfigurationError("tables is given and names none: any change would count")
         maintenance = as_bool(self.include_maintenance, "include_maintenance")
         with lake.view() as view:
             tables = self._existing(view, names)

@@ -16,7 +16,11 @@ from airflow_provider_ducklake.operators.catalog import (
     DuckLakeCreateCatalogOperator,
     DuckLakeDropCatalogOperator,
     DuckLakeForkCatalogOperator,
+    DuckLakeGrantCatalogOperator,
+    DuckLakePurgeCatalogsOperator,
     DuckLakeRenameCatalogOperator,
+    DuckLakeRevokeCatalogOperator,
+    DuckLakeStoreOperator,
 )
 from airflow_provider_ducklake.operators.compaction import DuckLakeMergeAdjacentFilesOperator
 from airflow_provider_ducklake.operators.transfer import (
@@ -37,7 +41,7 @@ def root(shared_store: str, connect: Connect, tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def run(operator: DuckLakeCatalogOperator) -> Any:
+def run(operator: DuckLakeStoreOperator) -> Any:
     """Run an operator as a task does."""
     return operator.execute(task_context())
 
@@ -68,7 +72,7 @@ def test_the_life_of_a_catalog(root: str) -> None:
     assert run(DuckLakeDropCatalogOperator(task_id="x", catalog="op.one", if_exists=True)) is None
     with pytest.raises(AirflowFailException, match=r'no catalog "op\.one"'):
         run(DuckLakeDropCatalogOperator(task_id="x", catalog="op.one"))
-    with pytest.raises(AirflowFailException, match="names no catalog"):
+    with pytest.raises(AirflowFailException, match="catalog is given and comes to"):
         run(DuckLakeDropCatalogOperator(task_id="x", catalog=""))
 
 
@@ -79,6 +83,44 @@ def test_a_role_is_granted_what_it_was_made_for(root: str) -> None:
     with pytest.raises(AirflowFailException, match='no role "nobody"'):
         run(create)
     DuckLakeHook("ducklake_default").store().drop_catalog("op.granted")
+
+
+def test_granting_reading_only_and_revoking(root: str) -> None:
+    limit: dict[str, Any] = {"inlining_row_limit": "7"}
+    made = run(
+        DuckLakeCreateCatalogOperator(task_id="x", catalog="op.rights", root=f"{root}/r", **limit)
+    )
+    lake = DuckLakeHook("ducklake_default", catalog="op.rights").lake()
+    with lake.view() as view:
+        assert view.option("data_inlining_row_limit") == "7"
+    store = DuckLakeHook("ducklake_default").store()
+    role = "ducklake_service"  # any role that is there
+    for read_only in (True, "false"):
+        granted = run(
+            DuckLakeGrantCatalogOperator(
+                task_id="x", catalog="op.rights", role=role, read_only=read_only
+            )
+        )
+        with store.transaction() as connection:
+            found = connection.execute(
+                "SELECT writable FROM ducklake.catalog_grant WHERE catalog_id = %s",
+                (made["catalog_id"],),
+            ).fetchall()
+        assert found == [(granted["writable"],)] == [(read_only == "false",)]
+    for empty in ({"role": ""}, {"read_only": " "}):
+        arguments: dict[str, Any] = {"role": role, **empty}
+        with pytest.raises(AirflowFailException, match=next(iter(empty))):
+            run(DuckLakeGrantCatalogOperator(task_id="x", catalog="op.rights", **arguments))
+    revoke = DuckLakeRevokeCatalogOperator(task_id="x", catalog="op.rights", role=role)
+    assert [run(revoke)["was"], run(revoke)["was"]] == [True, False]
+    drop = DuckLakeDropCatalogOperator(task_id="x", catalog="op.rights", dry_run="true")
+    assert run(drop)["name"] == store.catalog("op.rights").name
+    store.drop_catalog("op.rights")
+    assert run(DuckLakePurgeCatalogsOperator(task_id="x", dry_run="true"))["dry_run"] is True
+    with pytest.raises(AirflowFailException, match="dropped less than 2 days ago"):
+        run(DuckLakePurgeCatalogsOperator(task_id="x", older_than="1 hour"))
+    with pytest.raises(AirflowFailException, match="older_than is given and comes to"):
+        run(DuckLakePurgeCatalogsOperator(task_id="x", older_than=""))
 
 
 def test_a_lake_goes_in_and_comes_out(root: str, connect: Connect) -> None:
@@ -129,6 +171,7 @@ def test_every_argument_is_templated(kind: type[DuckLakeCatalogOperator]) -> Non
         "catalog": "c",
         "source": "s",
         "new_name": "n",
+        "role": "r",
         "source_conn_id": "l",
         "target": "ducklake:duckdb:/x",
     }

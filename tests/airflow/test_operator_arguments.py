@@ -11,6 +11,7 @@ import pytest
 from airflow.providers.common.compat.sdk import DAG, AirflowFailException
 
 from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.operators._options import BOUNDS
 from airflow_provider_ducklake.operators.add_data_files import DuckLakeAddDataFilesOperator
 from airflow_provider_ducklake.operators.base import APPLICATION, DuckLakeSparkOperator
 from airflow_provider_ducklake.operators.checkpoint import DuckLakeCheckpointOperator
@@ -288,7 +289,7 @@ def test_templates_that_render_to_nothing_are_not_given(
     kind: type[DuckLakeSparkOperator], spark: StandIn
 ) -> None:
     with DAG("nightly"):
-        arguments: dict[str, Any] = dict.fromkeys(kind.options, "{{ nothing }}")
+        arguments: dict[str, Any] = dict.fromkeys(kind.options.keys() - BOUNDS, "{{ nothing }}")
         arguments |= {"author": "{{ nothing }}", "commit_key": "{{ nothing }}"}
         arguments |= {"num_executors": "{{ nothing }}", "deploy_mode": "{{ nothing }}"}
         arguments |= {"dry_run": "{{ nothing }}", "commit_message": "{{ nothing }}"}
@@ -385,7 +386,7 @@ def test_a_query_may_lie_in_a_file(spark: StandIn, tmp_path: Path) -> None:
         (DuckLakeExpireSnapshotsOperator, {"older_than": datetime(2026, 1, 1)}, "no time zone"),
         (DuckLakeExpireSnapshotsOperator, {"older_than": 7}, "older_than must be text"),
         (DuckLakeCleanupOldFilesOperator, {"force": "often"}, "force must be true or false"),
-        (DuckLakeIngestOperator, {"table": "", "source": "s"}, "needs the table"),
+        (DuckLakeIngestOperator, {"table": "", "source": "s"}, "table is given and comes to"),
         (DuckLakeIngestOperator, {"table": "t"}, "needs a source, or sql"),
         (DuckLakeIngestOperator, {"table": "t", "source": "[1"}, "neither a name nor a list"),
         (DuckLakeAddDataFilesOperator, {"table": "t", "source": []}, "needs a table, and a source"),

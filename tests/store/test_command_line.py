@@ -44,9 +44,11 @@ def test_the_life_of_a_catalog(
             connection.execute("DROP ROLE cli_tenant")
     assert [entry["name"] for entry in done("list")] == ["acme", "other"]
     assert [entry["name"] for entry in done("list", "o%")] == ["other"]
+    assert done("drop", "other", "--dry-run")["name"] == "other"
     assert done("drop", "other")["parent"] == "acme"
+    assert done("purge", "--dry-run") == {**done("purge"), "dry_run": True, "catalogs": 1}
     assert done("drop", "other", "--if-exists") is None
-    assert (done("status")["catalogs"], done("upgrade")["dropped"]) == (1, 1)
+    assert (done("status")["catalogs"], done("upgrade")["dropped"]) == (1, 0)
     status, out, _ = run(capsys, "list", attach)
     assert status == 0
     head, row = out.splitlines()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from airflow_provider_ducklake.lake.errors import ConfigurationError, NotFound, SafetyRefusal
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.store.cli import main
 from airflow_provider_ducklake.lake.store.store import CatalogStore
@@ -55,15 +57,15 @@ def dropped(postgres_database: str, tmp_path: Path) -> Dropped:
 def test_after_the_grace_and_not_before(dropped: Dropped) -> None:
     assert dropped.files() == 3
     assert dropped.store.purge().files_deleted == 0
-    done = dropped.store.purge(older_than="0 seconds")
+    done = dropped.store.purge(older_than="0 seconds", force=True)
     assert (done.files_deleted, done.files_forgotten, done.catalogs) == (1, 1, 0)
     assert dropped.landing.exists(), "what lies outside the root is somebody else's"
     client = dropped.client("fork")
     assert client.sql("SELECT count(*) FROM t") == [(90,)]
     client.close()
-    assert dropped.store.purge(older_than="0 seconds").files_deleted == 0
+    assert dropped.store.purge(older_than="0 seconds", force=True).files_deleted == 0
     dropped.store.drop_catalog("fork")
-    done = dropped.store.purge(older_than="0 seconds")
+    done = dropped.store.purge(older_than="0 seconds", force=True)
     assert (done.files_deleted, done.catalogs) == (2, 2)
     assert dropped.files() == 0
     root = dropped.store.create_catalog("gone").root
@@ -74,7 +76,7 @@ def test_files_that_are_gone_are_done(dropped: Dropped) -> None:
     dropped.store.drop_catalog("fork")
     for path in (dropped.root / "gone").rglob("*.parquet"):
         path.unlink()
-    done = dropped.store.purge(older_than="0 seconds")
+    done = dropped.store.purge(older_than="0 seconds", force=True)
     assert (done.files_deleted, done.files_missing, done.catalogs) == (0, 3, 2)
 
 
@@ -86,7 +88,7 @@ def test_a_file_that_cannot_be_deleted_stays_scheduled(
     stuck.unlink()
     (stuck / "in the way").mkdir(parents=True)
     attach = f"--attach=ducklake:postgres:{dropped.conninfo}"
-    assert main(["purge", attach, "--older-than", "0 seconds"]) == 1
+    assert main(["purge", attach, "--older-than", "0 seconds", "--force"]) == 1
     assert stuck.name in capsys.readouterr().err
     with psycopg.connect(dropped.conninfo) as connection:
         (left,) = connection.execute(
@@ -95,7 +97,7 @@ def test_a_file_that_cannot_be_deleted_stays_scheduled(
     assert left == str(stuck)
     (stuck / "in the way").rmdir()
     stuck.rmdir()
-    assert main(["purge", attach, "--older-than", "0 seconds", "--json"]) == 0
+    assert main(["purge", attach, "--older-than", "0 seconds", "--force", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["catalogs"] == 1
 
 
@@ -115,5 +117,38 @@ def test_one_tenant_does_not_stop_the_purge(dropped: Dropped) -> None:
         )
     dropped.store.drop_catalog("odd")
     dropped.store.drop_catalog("fork")
-    done = dropped.store.purge(older_than="0 seconds")
+    done = dropped.store.purge(older_than="0 seconds", force=True)
     assert (done.files_deleted, done.files_forgotten, done.catalogs) == (3, 2, 3)
+
+
+def test_a_shorter_wait_needs_force(dropped: Dropped) -> None:
+    for soon in ("0 seconds", "47 hours", "2999-01-01 00:00:00+00"):
+        with pytest.raises(SafetyRefusal, match=r"dropped less than 2 days ago.*force"):
+            dropped.store.purge(older_than=soon)
+        with pytest.raises(SafetyRefusal, match="force"):
+            dropped.store.purge(older_than=soon, dry_run=True)
+    for wrong in ("-100 days", "bananas", "2026-01-01", "1 month", ""):
+        with pytest.raises(ConfigurationError):
+            dropped.store.purge(older_than=wrong, force=True)
+    assert dropped.store.purge(older_than="2020-01-01 00:00:00+00").files_deleted == 0
+    assert dropped.files() == 3
+
+
+def test_a_dry_run_says_what_would_go(dropped: Dropped) -> None:
+    """What it counts is what the purge then does, and it does nothing."""
+    for turn in range(2):
+        expected = dropped.store.purge(older_than="0 seconds", force=True, dry_run=True)
+        before = dropped.files()
+        assert dropped.store.purge(older_than="2 days", dry_run=True).files_deleted == 0
+        assert dropped.files() == before
+        done = dropped.store.purge(older_than="0 seconds", force=True)
+        assert (expected.dry_run, done.dry_run) == (True, False)
+        assert replace(expected, dry_run=False) == done
+        assert done.files_deleted > 0
+        if turn == 0:
+            assert dropped.store.drop_catalog("fork", dry_run=True) is not None
+            assert dropped.store.catalog("fork").name == "fork"
+            dropped.store.drop_catalog("fork")
+    with pytest.raises(NotFound):
+        dropped.store.drop_catalog("fork", dry_run=True)
+    assert dropped.store.drop_catalog("fork", dry_run=True, if_exists=True) is None

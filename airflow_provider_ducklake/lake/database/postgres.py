@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.database.kept_connections import KeptConnect
 from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailable,
     CommitStateUnknown,
+    ConfigurationError,
     LakeError,
     LostRace,
     SafetyRefusal,
@@ -121,6 +122,17 @@ class PostgresSession(Session):
         ]
 
 
+def require_no_store(location: CatalogLocation) -> None:
+    """Refuse a location that names no catalog of the store its database holds, and no schema.
+
+    Raises:
+        ConfigurationError: It is one; DuckDB would make a lake in the schema `public` of it.
+        CatalogUnavailable: The database cannot be reached.
+    """
+    with PostgresDatabase(location, lock_timeout=60.0).read():
+        pass
+
+
 class PostgresDatabase:
     """A schema of a PostgreSQL database."""
 
@@ -195,7 +207,24 @@ class PostgresDatabase:
             for name, value in settings.items()
         )
         connection.execute(sql.SQL("SELECT ") + calls)
+        if self._location.metadata_schema is None:
+            self._refuse_store(connection)
         return PostgresSession(connection, self._schema, self._in_store)
+
+    def _refuse_store(self, connection: Connection) -> None:
+        """Refuse the default schema of a database that holds a store: a catalog was forgotten."""
+        # By name alone: a role without rights on the store's schema could not ask for the table.
+        query = (
+            "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = 'ducklake' AND c.relname = 'ducklake_catalog' "
+            "AND EXISTS (SELECT FROM pg_namespace WHERE nspname = 'ducklake_api')"
+        )
+        if connection.execute(query).fetchone() is not None:
+            raise ConfigurationError(
+                f"{self._location} names no catalog, and the database holds a store of many: name "
+                "one (catalog in Airflow, the libpq option -c ducklake.catalog=NAME elsewhere). A "
+                "lake of its own in the schema public is reached by METADATA_SCHEMA 'public'"
+            )
 
     def _commit(self, connection: Connection) -> None:
         try:

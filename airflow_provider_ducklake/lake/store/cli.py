@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from airflow_provider_ducklake.lake.errors import LakeError, StorageError
+from airflow_provider_ducklake.lake.errors import LakeError
 from airflow_provider_ducklake.lake.location import PASSWORD_VARIABLE, CatalogLocation
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from airflow_provider_ducklake.storage import StorageOptions
@@ -41,7 +41,7 @@ def _fork(store: CatalogStore, given: argparse.Namespace) -> Result:
 
 
 def _drop(store: CatalogStore, given: argparse.Namespace) -> Result:
-    dropped = store.drop_catalog(given.name, if_exists=given.if_exists)
+    dropped = store.drop_catalog(given.name, if_exists=given.if_exists, dry_run=given.dry_run)
     return dropped.to_dict() if dropped else None
 
 
@@ -60,13 +60,13 @@ def _list(store: CatalogStore, given: argparse.Namespace) -> Result:
 
 
 def _purge(store: CatalogStore, given: argparse.Namespace) -> Result:
-    result = store.purge(StorageOptions.from_environment(), older_than=given.older_than)
-    if result.failed:
-        path, reason = result.failed[0]
-        raise StorageError(
-            f"{len(result.failed)} files or more of dropped catalogs cannot be deleted, first "
-            f"{path}: {reason}; {result.files_deleted} others are"
-        )
+    result = store.purge(
+        StorageOptions.from_environment(),
+        older_than=given.older_than,
+        force=given.force,
+        dry_run=given.dry_run,
+    )
+    result.require_all()
     return result.to_dict()
 
 
@@ -80,7 +80,12 @@ def _import(store: CatalogStore, given: argparse.Namespace) -> Result:
         password=os.environ.get(SOURCE_PASSWORD_VARIABLE),
     )
     return import_catalog(
-        store, source, given.name, source_catalog=given.source_catalog, root=given.root
+        store,
+        source,
+        given.name,
+        source_catalog=given.source_catalog,
+        root=given.root,
+        if_not_exists=given.if_not_exists,
     ).to_dict()
 
 
@@ -91,7 +96,12 @@ def _export(store: CatalogStore, given: argparse.Namespace) -> Result:
     password = os.environ.get(PASSWORD_VARIABLE)
     location = CatalogLocation.parse(given.attach, password=password, catalog=given.name)
     target = CatalogLocation.parse(given.target)
-    return export_catalog(Lake.open(location), target, snapshot_id=given.snapshot).to_dict()
+    return export_catalog(
+        Lake.open(location),
+        target,
+        snapshot_id=given.snapshot,
+        replace_older=given.replace_older,
+    ).to_dict()
 
 
 VERBS: Final[dict[str, tuple[Callable[[CatalogStore, argparse.Namespace], Result], str]]] = {
@@ -144,7 +154,10 @@ def parser() -> argparse.ArgumentParser:
     of["grant"].add_argument("--read-only", action="store_true", help="reading only")
     for verb in ("create", "fork"):
         of[verb].add_argument("--root", help="where its files go")
-        of[verb].add_argument("--if-not-exists", action="store_true", help="one there is fine")
+    for verb in ("create", "fork", "import"):
+        of[verb].add_argument(
+            "--if-not-exists", action="store_true", help="the same one there is fine"
+        )
     of["create"].add_argument("--encrypted", action="store_true", help="encrypt data files")
     of["create"].add_argument(
         "--inlining-row-limit",
@@ -162,6 +175,12 @@ def parser() -> argparse.ArgumentParser:
     of["fork"].add_argument("--snapshot", type=int, help="a kept snapshot instead of the newest")
     of["purge"].add_argument(
         "--older-than", default="2 days", help="how long ago they were scheduled"
+    )
+    of["purge"].add_argument("--force", action="store_true", help="allow less than two days")
+    for verb in ("purge", "drop"):
+        of[verb].add_argument("--dry-run", action="store_true", help="say what would go, no more")
+    of["export"].add_argument(
+        "--replace-older", action="store_true", help="replace an older export of the catalog"
     )
     of["drop"].add_argument("--if-exists", action="store_true", help="none of that name is fine")
     return made

@@ -10,31 +10,37 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import psycopg
 
-from airflow_provider_ducklake.lake.errors import LakeError
+from airflow_provider_ducklake.lake.errors import LakeError, SafetyRefusal, StorageError
+from airflow_provider_ducklake.lake.instants import parse_cutoff
 from airflow_provider_ducklake.lake.paths import Location, join
 from airflow_provider_ducklake.storage import DeleteOutcome, StorageOptions, open_store
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Transaction = Callable[[], AbstractContextManager[Connection]]
+# Readers of a snapshot that was there a moment ago, and commits under way, still need their files.
+FLOOR: Final = timedelta(days=2)
 _BATCH: Final = 10_000  # files looked up, deleted and forgotten at a time
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeResult:
-    """What a purge did.
+    """What a purge did, or would do.
 
     Attributes:
+        dry_run: Nothing was done; the counts say what would be.
         catalogs: Dropped catalogs of which nothing is left; their roots are free again.
         files_deleted: Files that were deleted.
-        files_missing: Files that were gone already.
+        files_missing: Files that were gone already; a dry run does not look.
         files_forgotten: Files outside their catalog's root, which somebody else wrote and keeps.
         failed: Files that could not be deleted, with the reason, at most 20 of them.
     """
 
+    dry_run: bool = False
     catalogs: int = 0
     files_deleted: int = 0
     files_missing: int = 0
@@ -44,6 +50,15 @@ class PurgeResult:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain values."""
         return asdict(self)
+
+    def require_all(self) -> None:
+        """Raise StorageError when there are files that could not be deleted."""
+        if self.failed:
+            path, reason = self.failed[0]
+            raise StorageError(
+                f"{len(self.failed)} files or more of dropped catalogs cannot be deleted, first "
+                f"{path}: {reason}; {self.files_deleted} others are"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +77,37 @@ class _File:
             return False
 
 
-def purge(transaction: Transaction, storage: StorageOptions, older_than: str) -> PurgeResult:
+def purge(
+    transaction: Transaction,
+    storage: StorageOptions,
+    older_than: str,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+) -> PurgeResult:
     """Delete what dropped catalogs have scheduled.
 
     Args:
         transaction: Opens a short transaction of the service role.
         storage: How the files are reached.
-        older_than: How long files must have been scheduled, as PostgreSQL writes intervals.
+        older_than: How long files must have been scheduled, or before which instant.
+        force: Allow less than two days.
+        dry_run: Only count.
+
+    Raises:
+        ConfigurationError: `older_than` is neither an age nor an instant.
+        SafetyRefusal: It is less than two days, without force.
     """
+    with transaction() as connection:
+        cutoff = _cutoff(connection, older_than, force)
+        if dry_run:
+            return _expected(connection, cutoff)
     deleted = missing = forgotten = 0
     failed: dict[str, str] = {}
     seen = (0, 0)
     while True:
         with transaction() as connection:
-            files = _scheduled(connection, older_than, seen)
+            files = _scheduled(connection, cutoff, seen)
         if not files:
             break
         seen = (files[-1].catalog_id, files[-1].file_id)
@@ -96,20 +128,48 @@ def purge(transaction: Transaction, storage: StorageOptions, older_than: str) ->
     with transaction() as connection:
         connection.execute(_FORGET_NAMELESS.encode())
         gone = connection.execute(_REMOVE_EMPTY.encode()).rowcount
-    return PurgeResult(gone, deleted, missing, forgotten, tuple(failed.items())[:20])
+    return PurgeResult(False, gone, deleted, missing, forgotten, tuple(failed.items())[:20])
 
 
-def _scheduled(connection: Connection, older_than: str, after: tuple[int, int]) -> list[_File]:
+def _cutoff(connection: Connection, older_than: str, force: bool) -> datetime:
+    """Return the instant before which files go, by the clock that scheduled them."""
+    found = connection.execute("SELECT now()").fetchone()
+    assert found is not None
+    (now,) = found
+    cutoff = parse_cutoff(older_than, now)
+    if cutoff > now - FLOOR and not force:
+        raise SafetyRefusal(
+            f"older_than {older_than!r} would delete files of catalogs dropped less than "
+            f"{FLOOR.days} days ago, which a running reader may still need; wait, or give "
+            "force=true (--force) if nobody reads them"
+        )
+    return cutoff
+
+
+def _expected(connection: Connection, cutoff: datetime) -> PurgeResult:
+    """Count what a purge would do."""
+    deleted = forgotten = 0
+    seen = (0, 0)
+    while files := _scheduled(connection, cutoff, seen):
+        seen = (files[-1].catalog_id, files[-1].file_id)
+        ours = sum(file.is_ours for file in files)
+        deleted, forgotten = deleted + ours, forgotten + len(files) - ours
+    found = connection.execute(_WOULD_BE_EMPTY.encode(), (cutoff,)).fetchone()
+    assert found is not None
+    return PurgeResult(True, int(found[0]), deleted, 0, forgotten)
+
+
+def _scheduled(connection: Connection, cutoff: datetime, after: tuple[int, int]) -> list[_File]:
     rows = connection.execute(
         """
         SELECT f.catalog_id, f.data_file_id, f.path, f.path_is_relative, c.root
         FROM ducklake.ducklake_catalog c
         JOIN ducklake.ducklake_files_scheduled_for_deletion f ON f.catalog_id = c.catalog_id
-        WHERE c.state = 'dropped' AND f.schedule_start < now() - %s::interval
+        WHERE c.state = 'dropped' AND f.schedule_start < %s
             AND f.data_file_id IS NOT NULL AND (f.catalog_id, f.data_file_id) > (%s, %s)
         ORDER BY f.catalog_id, f.data_file_id LIMIT %s
         """,
-        (older_than, *after, _BATCH),
+        (cutoff, *after, _BATCH),
     )
     return [
         _File(catalog, file, join(root, path) if relative else path, root)
@@ -131,6 +191,14 @@ _FORGET_NAMELESS: Final = """
     DELETE FROM ducklake.ducklake_files_scheduled_for_deletion f
     USING ducklake.ducklake_catalog c
     WHERE c.catalog_id = f.catalog_id AND c.state = 'dropped' AND f.data_file_id IS NULL
+"""
+_WOULD_BE_EMPTY: Final = """
+    SELECT count(*) FROM ducklake.ducklake_catalog c
+    WHERE c.state = 'dropped'
+        AND NOT EXISTS (SELECT FROM ducklake.ducklake_files_scheduled_for_deletion f
+                        WHERE f.catalog_id = c.catalog_id AND f.data_file_id IS NOT NULL
+                            AND (f.schedule_start < %s) IS NOT TRUE)
+        AND NOT EXISTS (SELECT FROM ducklake.shared_file s WHERE s.owner_id = c.catalog_id)
 """
 _REMOVE_EMPTY: Final = """
     DELETE FROM ducklake.ducklake_catalog c

@@ -39,6 +39,7 @@ from airflow_provider_ducklake.lake.store.registry import (
     list_catalogs,
     read_status,
 )
+from airflow_provider_ducklake.lake.store.same_catalog import lock_name, require_same
 from airflow_provider_ducklake.storage import StorageOptions
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -153,14 +154,16 @@ class CatalogStore:
             inlining_row_limit: Inserts of at most so many rows are kept in the catalog by clients.
                 0, the default, is right where tenants have roles of their own: they may not
                 create the tables this takes. None leaves it to each client.
-            if_not_exists: Return the one that is there.
+            if_not_exists: Return the one that is there, if it is no fork and has the root and the
+                encryption asked for; of several who create it at once, one does and all return it.
 
         Raises:
-            ConfigurationError: The name is taken or not allowed.
+            ConfigurationError: The name is taken, by another kind of catalog, or not allowed.
             SafetyRefusal: The root lies in or around that of another catalog, or that one names
                 files or directories there.
         """
         with self.transaction() as connection:
+            lock_name(connection, name)
             found = find_catalog(connection, name) if if_not_exists else None
             if found is None:
                 connection.execute(
@@ -168,6 +171,8 @@ class CatalogStore:
                     (name, root, encrypted, inlining_row_limit),
                 )
                 found = get_catalog(connection, name)
+            else:
+                require_same(connection, found, root=root, encrypted=encrypted)
             return found
 
     def fork_catalog(
@@ -186,7 +191,8 @@ class CatalogStore:
             name: Name of the new one.
             snapshot_id: A kept snapshot of the source; its newest by default.
             root: Where new files of the fork go.
-            if_not_exists: Return the one that is there, if it is a fork of the same catalog.
+            if_not_exists: Return the one that is there, if it is a fork of the same catalog, and at
+                the snapshot and with the root, where those are given.
 
         Raises:
             NotFound: There is no such source, or it does not keep the snapshot.
@@ -194,6 +200,7 @@ class CatalogStore:
             SafetyRefusal: The root belongs to another catalog, see `create_catalog`.
         """
         with self.transaction() as connection:
+            lock_name(connection, name)
             found = find_catalog(connection, name) if if_not_exists else None
             if found is None:
                 connection.execute(
@@ -201,11 +208,8 @@ class CatalogStore:
                     (source, name, snapshot_id, root),
                 )
                 found = get_catalog(connection, name)
-            elif found.parent is None or found.parent.lower() != source.lower():
-                origin = f"a fork of {found.parent!r}" if found.parent else "no fork"
-                raise ConfigurationError(
-                    f"catalog {name!r} exists already and is {origin}, not one of {source!r}"
-                )
+            else:
+                require_same(connection, found, root=root, source=source, snapshot_id=snapshot_id)
             return found
 
     def rename_catalog(self, name: str, new_name: str) -> CatalogEntry:
@@ -216,11 +220,19 @@ class CatalogStore:
             ConfigurationError: The new name is taken or not allowed.
         """
         with self.transaction() as connection:
+            lock_name(connection, new_name)
             connection.execute("SELECT ducklake.rename_catalog(%s, %s)", (name, new_name))
             return get_catalog(connection, new_name)
 
-    def drop_catalog(self, name: str, *, if_exists: bool = False) -> CatalogEntry | None:
+    def drop_catalog(
+        self, name: str, *, if_exists: bool = False, dry_run: bool = False
+    ) -> CatalogEntry | None:
         """Drop a catalog: its rows go, its files are scheduled unless a fork reads them.
+
+        Args:
+            name: Its name.
+            if_exists: None of that name is fine.
+            dry_run: Drop nothing; the result is what would be dropped.
 
         Returns:
             What it was; None when there was none and that is fine.
@@ -230,7 +242,9 @@ class CatalogStore:
         """
         with self.transaction() as connection:
             found = find_catalog(connection, name)
-            if found is not None or not if_exists:
+            if found is None and dry_run and not if_exists:
+                return get_catalog(connection, name)
+            if not dry_run and (found is not None or not if_exists):
                 connection.execute("SELECT ducklake.drop_catalog(%s)", (name,))
             return found
 
@@ -276,15 +290,27 @@ class CatalogStore:
             return plan_fleet(ranked_work(connection, chosen), chosen)
 
     def purge(
-        self, storage: StorageOptions | None = None, *, older_than: str = "2 days"
+        self,
+        storage: StorageOptions | None = None,
+        *,
+        older_than: str = "2 days",
+        force: bool = False,
+        dry_run: bool = False,
     ) -> PurgeResult:
         """Delete the files of dropped catalogs that were scheduled long enough ago.
 
         Args:
             storage: How they are reached; None is the default credential chain.
-            older_than: How long ago, as PostgreSQL writes intervals.
+            older_than: How long ago, such as `7 days`, or before which instant.
+            force: Allow less than two days.
+            dry_run: Delete nothing; the result says what would be.
+
+        Raises:
+            ConfigurationError: `older_than` is neither an age nor an instant.
+            SafetyRefusal: It is less than two days, without force.
         """
-        return purge(self.transaction, storage or StorageOptions({}), older_than)
+        options = storage or StorageOptions({})
+        return purge(self.transaction, options, older_than, force=force, dry_run=dry_run)
 
     def write_ledger(self, entries: Iterable[LedgerEntry]) -> None:
         """Note what maintenance did; the views `ducklake_api.maintenance` and `.health` show it."""

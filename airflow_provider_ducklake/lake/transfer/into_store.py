@@ -16,6 +16,7 @@ from airflow_provider_ducklake.lake.metadata_tables import FORMAT_VERSION, METAD
 from airflow_provider_ducklake.lake.paths import full_directory
 from airflow_provider_ducklake.lake.store.layout import SERVICE
 from airflow_provider_ducklake.lake.store.registry import CatalogEntry
+from airflow_provider_ducklake.lake.store.same_catalog import lock_name
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from airflow_provider_ducklake.lake.transfer.inlined_rows import (
     DELETE_COLUMNS,
@@ -85,6 +86,7 @@ def import_catalog(
     )
     place = contents.root if root is None else full_directory(root)
     with store.transaction() as connection:
+        lock_name(connection, name)
         if not (if_not_exists and _is_there(connection, name, place, contents.identity)):
             catalog_id, stored_root = _registered(connection, name, place, contents.parent)
             moved = rebased(contents, stored_root)
