@@ -18,6 +18,23 @@ from tests.support.postgres import PostgresServer
 
 # Far from any other number a database shows: microseconds since 1970 have 16 digits too.
 _FIRST_CATALOG = 1_900_000
+_ROLES = ("a_service", "a_tenant", 'an "odd" one', "a_bystander")
+
+
+@pytest.fixture
+def superuser(postgres_database: str, tmp_path: Path) -> Iterator[str]:
+    """A fresh store, with a login of the service and three roles of nobody."""
+    CatalogStore(postgres_database).init(f"{tmp_path}/lakes")
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        for role in _ROLES:
+            quoted = sql.Identifier(role)
+            connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(quoted))
+        connection.execute("GRANT ducklake_service TO a_service")
+        yield postgres_database
+        for role in _ROLES:
+            quoted = sql.Identifier(role)
+            connection.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(quoted))
+            connection.execute(sql.SQL("DROP ROLE {}").format(quoted))
 
 
 @pytest.fixture(scope="module")

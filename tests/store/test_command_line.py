@@ -42,6 +42,8 @@ def test_the_life_of_a_catalog(
             assert done("revoke", "acme", "cli_tenant")["was"] is True
         finally:
             connection.execute("DROP ROLE cli_tenant")
+    assert done("allow", "acme", "s3://landing/acme")["changed"] is True
+    assert done("allow", "acme", "s3a://landing//acme/", "--revoke")["changed"] is True
     assert [entry["name"] for entry in done("list")] == ["acme", "other"]
     assert [entry["name"] for entry in done("list", "o%")] == ["other"]
     assert done("drop", "other", "--dry-run")["name"] == "other"

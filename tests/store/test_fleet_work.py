@@ -52,14 +52,14 @@ class Rows:
         with connection.cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO ducklake.ducklake_data_file (catalog_id, data_file_id, table_id, "
-                "partition_id, end_snapshot, file_size_bytes, record_count, path_is_relative) "
-                "VALUES (%s, %s, %s, %s, %s, %s, %s, true)",
+                "partition_id, end_snapshot, file_size_bytes, record_count, path_is_relative, "
+                "path, begin_snapshot) VALUES (%s, %s, %s, %s, %s, %s, %s, true, 'x', 0)",
                 self.files,
             )
             cursor.executemany(
                 "INSERT INTO ducklake.ducklake_delete_file (catalog_id, delete_file_id, "
-                "data_file_id, end_snapshot, delete_count, path_is_relative) "
-                "VALUES (%s, %s, %s, %s, %s, true)",
+                "data_file_id, end_snapshot, delete_count, path_is_relative, path, table_id, "
+                "begin_snapshot) VALUES (%s, %s, %s, %s, %s, true, 'x', 1, 0)",
                 self.deletes,
             )
             cursor.executemany(
@@ -69,8 +69,8 @@ class Rows:
             )
             cursor.executemany(
                 "INSERT INTO ducklake.ducklake_files_scheduled_for_deletion (catalog_id, "
-                "data_file_id, schedule_start, path_is_relative) "
-                "VALUES (%s, %s, now() - %s * interval '1 day', true)",
+                "data_file_id, schedule_start, path_is_relative, path) "
+                "VALUES (%s, %s, now() - %s * interval '1 day', true, 'x')",
                 self.scheduled,
             )
 

@@ -78,11 +78,15 @@ def test_a_fork_names_no_more_than_it_shares(siege: Siege, heir: str) -> None:
             "SELECT max(data_file_id) FROM ducklake.ducklake_data_file WHERE catalog_id = %s",
             (siege.known["@victim_id@"],),
         ).fetchone() or (0,)
-    for table in ("ducklake_data_file", "ducklake_files_scheduled_for_deletion"):
+    for table, columns, values in (
+        ("ducklake_data_file", "table_id, begin_snapshot", "1, 1"),
+        ("ducklake_files_scheduled_for_deletion", "schedule_start", "now()"),
+    ):
         statement = sql.SQL(
             "WITH file (id) AS (SELECT %s::bigint) "
-            "INSERT INTO {} (data_file_id, path, path_is_relative) SELECT id, %s, false FROM file"
-        ).format(sql.Identifier("lake", table))
+            "INSERT INTO {} (data_file_id, path, path_is_relative, {}) SELECT id, %s, false, {} "
+            "FROM file"
+        ).format(sql.Identifier("lake", table), sql.SQL(columns), sql.SQL(values))
         with psycopg.connect(heir) as connection:
             (one, path), (_, other_path) = shared_files(connection)[:2]
             connection.execute("DELETE FROM lake.ducklake_data_file")
@@ -112,17 +116,17 @@ def test_a_fork_names_no_more_than_it_shares(siege: Siege, heir: str) -> None:
 
 
 _SCHEDULE = (
-    "INSERT INTO lake.ducklake_files_scheduled_for_deletion (data_file_id, path, path_is_relative) "
-    "VALUES "
+    "INSERT INTO lake.ducklake_files_scheduled_for_deletion "
+    "(data_file_id, path, path_is_relative, schedule_start) VALUES "
 )
 _LETTING_GO = {
     "once": [_SCHEDULE + "{row}"],
     "three times at once": [_SCHEDULE + "{row}, {row}, {row}"],
     "again": [_SCHEDULE + "{row}", _SCHEDULE + "{row}"],
     "by another row": [
-        _SCHEDULE + "(NULL, 'mine.parquet', true)",
+        _SCHEDULE + "(0, 'mine.parquet', true, now())",
         "UPDATE lake.ducklake_files_scheduled_for_deletion SET (data_file_id, path, "
-        "path_is_relative) = {row} WHERE data_file_id IS NULL",
+        "path_is_relative, schedule_start) = {row} WHERE data_file_id = 0",
     ],
 }
 
@@ -149,7 +153,9 @@ def test_what_others_read_is_never_scheduled(siege: Siege, heir: str, who: str, 
             # The second time a fork has no right to the path any more.
             too_late = (who, way, number) == ("fork", "again", 1)
             with pytest.raises(psycopg.Error, match="lies under") if too_late else nullcontext():
-                connection.execute(statement.format(row=f"({file}, '{path}', false)").encode())
+                connection.execute(
+                    statement.format(row=f"({file}, '{path}', false, now())").encode()
+                )
     with psycopg.connect(siege.superuser) as connection:
         assert connection.execute(
             "SELECT catalog_name, path FROM ducklake.ducklake_files_scheduled_for_deletion "

@@ -107,13 +107,9 @@ def test_one_tenant_does_not_stop_the_purge(dropped: Dropped) -> None:
     location = CatalogLocation.parse(f"ducklake:postgres:{dropped.conninfo}", catalog="odd")
     with psycopg.connect(location.conninfo) as connection:
         connection.execute(
-            "INSERT INTO lake.ducklake_files_scheduled_for_deletion VALUES "
-            "(NULL, 'nameless', true, now()), (NULL, 'https://example.org/x', false, now())"
-        )
-        connection.execute(
             "INSERT INTO lake.ducklake_files_scheduled_for_deletion "
-            "SELECT next_file_id + 9, 'https://example.org/x', false, now() "
-            "FROM lake.ducklake_snapshot"
+            "SELECT next_file_id + n, 'https://example.org/x', false, now() "
+            "FROM lake.ducklake_snapshot, generate_series(1, 2) n"
         )
     dropped.store.drop_catalog("odd")
     dropped.store.drop_catalog("fork")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import duckdb
 import psycopg
@@ -17,24 +16,6 @@ from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from tests.support.lakes import stock_client
-
-_ROLES = ("a_service", "a_tenant", 'an "odd" one', "a_bystander")
-
-
-@pytest.fixture
-def superuser(postgres_database: str, tmp_path: Path) -> Iterator[str]:
-    """A fresh store, with a login of the service and three roles of nobody."""
-    CatalogStore(postgres_database).init(f"{tmp_path}/lakes")
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        for role in _ROLES:
-            quoted = psycopg.sql.Identifier(role)
-            connection.execute(psycopg.sql.SQL("CREATE ROLE {} LOGIN").format(quoted))
-        connection.execute("GRANT ducklake_service TO a_service")
-        yield postgres_database
-        for role in _ROLES:
-            quoted = psycopg.sql.Identifier(role)
-            connection.execute(psycopg.sql.SQL("DROP OWNED BY {}").format(quoted))
-            connection.execute(psycopg.sql.SQL("DROP ROLE {}").format(quoted))
 
 
 @pytest.fixture

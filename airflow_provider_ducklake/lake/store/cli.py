@@ -54,6 +54,11 @@ def _revoke(store: CatalogStore, given: argparse.Namespace) -> Result:
     return {"name": given.name, "role": given.role, "was": store.revoke(given.name, given.role)}
 
 
+def _allow(store: CatalogStore, given: argparse.Namespace) -> Result:
+    changed = store.allow(given.name, given.place, allowed=not given.revoke)
+    return {"name": given.name, "place": given.place, "changed": changed}
+
+
 def _list(store: CatalogStore, given: argparse.Namespace) -> Result:
     found = store.list_catalogs(given.pattern, limit=given.limit)
     return [entry.to_dict() for entry in found]
@@ -121,6 +126,7 @@ VERBS: Final[dict[str, tuple[Callable[[CatalogStore, argparse.Namespace], Result
     "list": (_list, "list catalogs"),
     "grant": (_grant, "let a database role use a catalog"),
     "revoke": (_revoke, "take a catalog away from a role"),
+    "allow": (_allow, "let a catalog register files of a place outside its root"),
 }
 
 
@@ -144,11 +150,23 @@ def parser() -> argparse.ArgumentParser:
     }
     of["init"].add_argument("--root", required=True, help="directory or URL for all catalogs")
     of["fork"].add_argument("source", help="catalog to fork")
-    for verb in ("create", "fork", "rename", "drop", "grant", "revoke", "import", "export"):
+    for verb in (
+        "create",
+        "fork",
+        "rename",
+        "drop",
+        "grant",
+        "revoke",
+        "allow",
+        "import",
+        "export",
+    ):
         of[verb].add_argument("name", help="name of the catalog")
     of["rename"].add_argument("new_name", help="its new name")
     of["list"].add_argument("pattern", nargs="?", default="%", help="SQL LIKE pattern of names")
     of["list"].add_argument("--limit", type=int, help="at most so many")
+    of["allow"].add_argument("place", help="full path or URL of a directory or a file")
+    of["allow"].add_argument("--revoke", action="store_true", help="no longer")
     for verb in ("grant", "revoke"):
         of[verb].add_argument("role", help="database role")
     of["grant"].add_argument("--read-only", action="store_true", help="reading only")

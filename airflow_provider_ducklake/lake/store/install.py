@@ -55,7 +55,8 @@ def create_store(connection: Connection, root: str) -> None:
     """Make roles, schemas, tables, views and functions; raises what the database refuses.
 
     Raises:
-        ConfigurationError: The root is no full path or URL.
+        ConfigurationError: The root is no full path or URL; or the store's roles are there, and
+            belong to somebody else.
     """
     for role in ROLES:
         connection.execute(
@@ -64,9 +65,17 @@ def create_store(connection: Connection, root: str) -> None:
                 "EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$"
             ).format(sql.Identifier(role))
         )
-    _run(connection, f"GRANT {OWNER} TO CURRENT_USER")
-    # So that its function `admit` can make roles tenants.
-    _run(connection, f"GRANT {TENANT} TO {OWNER} WITH ADMIN OPTION")
+    try:
+        _run(connection, f"GRANT {OWNER} TO CURRENT_USER")
+        # So that its function `admit` can make roles tenants.
+        _run(connection, f"GRANT {TENANT} TO {OWNER} WITH ADMIN OPTION")
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise ConfigurationError(
+            f"the roles {', '.join(ROLES)} are there already, from another store of this server, "
+            f"and role {connection.info.user!r} does not administer them: run `store init` as a "
+            "superuser, or as the role that made them, or let one of these run "
+            f'GRANT {", ".join(ROLES)} TO "{connection.info.user}" WITH ADMIN OPTION'
+        ) from error
     for schema in SCHEMAS:
         _run(connection, f"CREATE SCHEMA {schema} AUTHORIZATION {OWNER}")
     _run(connection, f"SET LOCAL ROLE {OWNER}")
@@ -74,7 +83,7 @@ def create_store(connection: Connection, root: str) -> None:
         _run(connection, statement)
     stored = connection.execute(
         "INSERT INTO ducklake.store (version, root) "
-        "SELECT %s, root FROM ducklake.canonical(%s) root WHERE root IS NOT NULL",
+        "SELECT %s, root FROM ducklake.canonical(%s) root WHERE ducklake.is_root(root)",
         (STORE_VERSION, root),
     )
     if not stored.rowcount:
@@ -100,9 +109,19 @@ def _grants() -> Iterator[str]:
     # Tables for inlined rows are made beside the views, by clients of the service role alone.
     yield f"GRANT CREATE ON SCHEMA lake TO {SERVICE}"
     yield f"GRANT USAGE ON SCHEMA ducklake TO {SERVICE}"
-    yield f"GRANT ALL ON ALL TABLES IN SCHEMA ducklake TO {SERVICE}"
-    yield f"GRANT ALL ON ALL SEQUENCES IN SCHEMA ducklake TO {SERVICE}"
+    # No TRIGGER, which would make others run a function of whoever has it; none of the rest either.
+    yield f"GRANT {rights} ON ALL TABLES IN SCHEMA ducklake TO {SERVICE}"
+    yield f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA ducklake TO {SERVICE}"
     yield f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ducklake TO {SERVICE}"
+    # Nor a trigger function on a table of its own: it would run there as the owner of the store,
+    # on values whose types, and so their operators and casts, are somebody else's.
+    yield (
+        "DO $$ DECLARE of_trigger regprocedure; BEGIN "
+        "FOR of_trigger IN SELECT p.oid FROM pg_proc p "
+        "WHERE p.pronamespace = 'ducklake'::regnamespace AND p.prorettype = 'trigger'::regtype "
+        f"LOOP EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM {SERVICE}', of_trigger); "
+        "END LOOP; END $$"
+    )
 
 
 def upgrade_store(connection: Connection, version: int) -> None:

@@ -46,6 +46,37 @@ _CHECKS: Final = {
     "ducklake_inlined_data_tables": "table_id >> 32 = catalog_id AND "
     "table_name = 'ducklake_inlined_data_' || table_id || '_' || schema_version",
 }
+# Sizes and counts, which maintenance of the whole fleet adds up and divides by: one tenant's are to
+# break no sum. Every client writes far less, or nothing.
+_COUNTED: Final = {
+    "ducklake_snapshot": ("snapshot_id", "schema_version"),
+    "ducklake_data_file": (
+        "record_count",
+        "file_size_bytes",
+        "footer_size",
+        "row_id_start",
+        "partial_max",
+    ),
+    "ducklake_delete_file": ("delete_count", "file_size_bytes", "footer_size", "partial_max"),
+    "ducklake_file_column_stats": ("column_size_bytes", "value_count", "null_count"),
+    "ducklake_file_variant_stats": ("column_size_bytes", "value_count", "null_count"),
+    "ducklake_table_stats": ("record_count", "next_row_id", "file_size_bytes"),
+}
+_LARGEST: Final = 1 << 50
+# Without these a row means nothing, and whoever reads it could only guess; see the specification.
+_NEEDED: Final = {
+    "ducklake_schema": ("begin_snapshot", "path", "path_is_relative"),
+    "ducklake_table": ("schema_id", "begin_snapshot", "path", "path_is_relative"),
+    "ducklake_data_file": ("table_id", "begin_snapshot", "path", "path_is_relative"),
+    "ducklake_delete_file": (
+        "table_id",
+        "data_file_id",
+        "begin_snapshot",
+        "path",
+        "path_is_relative",
+    ),
+    _SCHEDULED: ("data_file_id", "path", "path_is_relative", "schedule_start"),
+}
 # The columns of an index that is more than its first: what a fleet plan reads of every data file,
 # so that it reads this instead of the files' rows, in the order in which it counts them.
 _WIDER: Final = {
@@ -72,6 +103,7 @@ def statements() -> Iterator[str]:
             if table.name != _SCHEDULED
         ),
         "{format}": FORMAT_VERSION,
+        "{roles}": ", ".join(f"'{role}'" for role in ROLES),
     }
     for name in sorted(texts):
         text = texts[name]
@@ -98,14 +130,16 @@ def _quoted(names: list[str]) -> str:
 
 
 def _table(table: MetadataTable) -> Iterator[str]:
+    needed = (*table.not_null, *_NEEDED.get(table.name, ()))
     columns = ", ".join(
-        f'"{name}" {kind}' + (" NOT NULL" if name in table.not_null else "")
-        for name, kind in table.columns
+        f'"{name}" {kind}' + (" NOT NULL" if name in needed else "") for name, kind in table.columns
     )
     if table.primary_key:
         columns += f', PRIMARY KEY (catalog_id, "{table.primary_key}")'
     if check := _CHECKS.get(table.name):
         columns += f", CONSTRAINT ids_of_this_catalog CHECK (({check}) IS TRUE)"
+    for name in _COUNTED.get(table.name, ()):
+        columns += f', CONSTRAINT range_of_{name} CHECK ("{name}" BETWEEN 0 AND {_LARGEST - 1})'
     yield f"CREATE TABLE ducklake.{table.name} (catalog_id bigint NOT NULL, {columns})"
     names = _names(table)
     wanted = [names[0], *(name for name in ("table_id", "data_file_id") if name in names)]
@@ -163,7 +197,18 @@ def _triggers(table: MetadataTable) -> Iterator[str]:
                 f"ON ducklake.{table.name} REFERENCING NEW TABLE AS changed "
                 "EXECUTE FUNCTION ducklake.keep_shared_files()"
             )
+    if table.name == "ducklake_snapshot_changes":
+        yield (
+            f"CREATE CONSTRAINT TRIGGER share_inlined_tables AFTER INSERT ON ducklake.{table.name} "
+            "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW "
+            f"WHEN (current_user <> '{OWNER}' AND NEW.changes_made ~ '_table:|inline') "
+            "EXECUTE FUNCTION ducklake.share_inlined_tables()"
+        )
     if table.name == "ducklake_snapshot":
+        yield (
+            f"CREATE TRIGGER guard_snapshot AFTER INSERT ON ducklake.{table.name} "
+            "REFERENCING NEW TABLE AS changed EXECUTE FUNCTION ducklake.guard_snapshot()"
+        )
         yield (
             f"CREATE TRIGGER schedule_unreached_files AFTER DELETE ON ducklake.{table.name} "
             "REFERENCING OLD TABLE AS gone EXECUTE FUNCTION ducklake.schedule_unreached_files()"

@@ -7,6 +7,7 @@ from typing import Final
 import psycopg
 
 from airflow_provider_ducklake.lake.errors import (
+    BadInput,
     ConfigurationError,
     LakeError,
     NotFound,
@@ -21,6 +22,9 @@ _KINDS: Final[dict[str, type[LakeError]]] = {
     "DL004": ConfigurationError,
     "DL005": ConfigurationError,
     "DL006": ConfigurationError,
+    # A row that lacks what it needs, or whose counts are beyond all reason.
+    "23502": BadInput,
+    "23514": BadInput,
 }
 
 

@@ -263,6 +263,26 @@ class CatalogStore:
             found = connection.execute("SELECT ducklake.revoke_catalog(%s, %s)", (name, role))
             return found.fetchone() == (True,)
 
+    def allow(self, name: str, place: str, *, allowed: bool = True) -> bool:
+        """Let a catalog's tenants register files below a place outside its root, or no longer.
+
+        Args:
+            name: The catalog.
+            place: Full path or URL of a directory, or of one file.
+            allowed: False takes it back; what is registered there stays.
+
+        Returns:
+            Whether that changed anything.
+
+        Raises:
+            NotFound: There is no such catalog.
+            ConfigurationError: The place is no full path or URL.
+            SafetyRefusal: It lies in the root of another catalog or of the store, or around it.
+        """
+        with self.transaction() as connection:
+            query = "SELECT ducklake.allow_prefix(%s, %s, %s)"
+            return connection.execute(query, (name, place, allowed)).fetchone() == (True,)
+
     def catalog(self, name: str) -> CatalogEntry:
         """Return one catalog; raises NotFound."""
         with self.transaction() as connection:

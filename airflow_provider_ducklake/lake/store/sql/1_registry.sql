@@ -38,6 +38,14 @@ CREATE TABLE ducklake.catalog_grant (
 );
 CREATE INDEX catalog_grant_role ON ducklake.catalog_grant (role_name);
 
+-- Places outside its root that a catalog may name: what a login of the service allowed, or named
+-- there itself. As ducklake.place spells them, with a slash behind, files too.
+CREATE TABLE ducklake.catalog_prefix (
+    catalog_id bigint NOT NULL,
+    prefix text NOT NULL,
+    PRIMARY KEY (catalog_id, prefix)
+);
+
 -- Files that more than one catalog has read since a fork: who owns the path, who still reads it.
 CREATE TABLE ducklake.shared_file (
     file_id bigint PRIMARY KEY,

@@ -43,7 +43,8 @@ BEGIN
         SELECT c.catalog_id INTO found FROM ducklake.ducklake_catalog c
         WHERE lower(c.catalog_name) = lower(by_name) AND c.state = 'live';
     END IF;
-    IF found IS NULL OR NOT ducklake.may_read(found) THEN
+    -- The grant is asked in either case, or the time it takes would tell one from the other.
+    IF NOT ducklake.may_read(coalesce(found, -1)) OR found IS NULL THEN
         RAISE EXCEPTION 'catalog "%" does not exist, or role "%" was not granted it',
             coalesce(by_name, by_id), session_user USING ERRCODE = 'DL001';
     END IF;
@@ -65,6 +66,32 @@ BEGIN
         RAISE EXCEPTION 'role "%" was granted this catalog for reading only', session_user
             USING ERRCODE = 'DL002';
     END IF;
+    RETURN NULL;
+END
+$$;
+
+-- Refuse to add to a catalog that is no more: the rows and files would stay for ever. Its data path
+-- goes with it and else never changes, so this lock holds up nobody but a drop, which waits for it.
+-- A session that began before the drop sees the row still, and is refused by the database itself.
+CREATE FUNCTION ducklake.require_live(catalog bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM FROM ducklake.ducklake_metadata o
+    WHERE o.catalog_id = catalog AND o.key = 'data_path' AND o.scope IS NULL FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the catalog was dropped meanwhile' USING ERRCODE = 'DL001';
+    END IF;
+END
+$$;
+
+-- After each statement that makes snapshots, as every commit does.
+CREATE FUNCTION ducklake.guard_snapshot() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM ducklake.require_live(c.catalog_id)
+    FROM (SELECT DISTINCT n.catalog_id FROM changed n) c;
     RETURN NULL;
 END
 $$;

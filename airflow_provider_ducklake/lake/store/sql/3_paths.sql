@@ -2,12 +2,15 @@
 
 -- Where a full path leads, in one spelling for all that lead there: to be compared, not opened. NULL
 -- where that cannot be told: with `.` or `..` in it, and where a client would put its working or
--- home directory in front. The account of an Azure container may be left out, so it is here.
+-- home directory in front; nor of what the kernel shows as files, where one file has many paths.
+-- The account of an Azure container may be left out, so it is here.
 CREATE FUNCTION ducklake.place(path text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 RETURN (
     SELECT CASE
+        WHEN length(path) > 4096 THEN NULL
         WHEN path ~ '(^|[/\\])\.{1,2}([/\\]|$)' OR path ~* '^file://(?!localhost/|/)' THEN NULL
+        WHEN single ~* '^(file:(/localhost)?)?/(proc|sys|dev(?!/shm/))(/|$)' THEN NULL
         WHEN path ~* '^(file:)?/' THEN regexp_replace(single, '^file:(/localhost(?=/))?', '', 'i')
         WHEN path ~ '^[A-Za-z][A-Za-z0-9+.-]*://' THEN
             lower(substring(aliased, '^[^/]*/[^/]*')) || substring(aliased, '^[^/]*/[^/]*(.*)$')
@@ -32,6 +35,11 @@ RETURN CASE
         regexp_replace(lower(split_part(path, '://', 1)), '^s3[an]$', 's3') || '://'
         || regexp_replace(ltrim(substr(path, strpos(path, '://') + 3), '/'), '/{2,}', '/', 'g')
 END;
+
+-- Whether files can be written below it: clients take "*" and "?" for patterns.
+CREATE FUNCTION ducklake.is_root(canonical_path text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+RETURN canonical_path ~ '^(/|(s3|gs|gcs|az|azure|wasbs?|abfss?)://[^/])' AND canonical_path !~ '[[:cntrl:]*?]';
 
 -- Every directory above a path, the ones a root could be.
 CREATE FUNCTION ducklake.directories(path text) RETURNS text[]
@@ -62,6 +70,47 @@ RETURN path !~ '/$' OR ducklake.is_foreign(catalog, path) OR EXISTS (
     SELECT FROM ducklake.store s WHERE starts_with(ducklake.place(s.root), ducklake.place(path))
 );
 
+-- Whether a catalog may name a full path at all, so that no job opens for it what its tenants could
+-- not. Below the store's root it is asked first, and whoever owns what is there, or is to own it,
+-- gets the same answer: else the refusal would tell which catalogs there are.
+CREATE FUNCTION ducklake.is_admitted(catalog bigint, path text) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN EXISTS (
+    SELECT FROM ducklake.ducklake_catalog c
+    WHERE c.catalog_id = catalog AND starts_with(ducklake.place(path) || '/', ducklake.place(c.root))
+) OR (
+    NOT EXISTS (
+        SELECT FROM ducklake.store s
+        WHERE starts_with(ducklake.place(path) || '/', ducklake.place(s.root))
+    ) AND (ducklake.is_service() OR EXISTS (
+        SELECT FROM ducklake.catalog_prefix p
+        WHERE p.catalog_id = catalog
+            AND p.prefix = ANY (ducklake.directories(ducklake.place(path) || '/'))
+    ))
+);
+
+-- What a login of the service names outside a catalog's root, its tenants may name as well: they
+-- expire and compact the files that are there.
+CREATE FUNCTION ducklake.remember_place(catalog bigint, path text) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    INSERT INTO ducklake.catalog_prefix (catalog_id, prefix)
+    SELECT catalog, rtrim(ducklake.place(path), '/') || '/'
+    FROM ducklake.ducklake_catalog c
+    WHERE c.catalog_id = catalog
+        AND NOT starts_with(ducklake.place(path) || '/', ducklake.place(c.root))
+    ON CONFLICT DO NOTHING;
+END;
+
+-- A file that a catalog reads since a fork, by its id: it may lie anywhere.
+CREATE FUNCTION ducklake.is_shared(catalog bigint, file bigint, path text) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN EXISTS (
+    SELECT FROM ducklake.file_reader r JOIN ducklake.shared_file s USING (file_id)
+    WHERE r.catalog_id = catalog AND r.file_id = file
+        AND ducklake.place(s.path) = ducklake.place(is_shared.path)
+);
+
 -- After each statement on a table with paths; its argument is the column with the id of the row.
 CREATE FUNCTION ducklake.guard_paths() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -71,21 +120,28 @@ DECLARE
 BEGIN
     SELECT n.path INTO bad FROM changed n
     WHERE CASE
+        WHEN length(n.path) > 4096 THEN true
         WHEN n.path_is_relative THEN
             n.path ~ '(^|[/\\])\.{1,2}([/\\]|$)' OR n.path ~ '^(/|[A-Za-z][A-Za-z0-9+.-]*:)'
         WHEN TG_ARGV[0] IN ('schema_id', 'table_id') THEN
-            ducklake.is_foreign_directory(n.catalog_id, n.path)
-        ELSE ducklake.is_foreign(n.catalog_id, n.path) AND NOT EXISTS (
-            SELECT FROM ducklake.file_reader r JOIN ducklake.shared_file s USING (file_id)
-            WHERE r.catalog_id = n.catalog_id
-                AND r.file_id = (to_jsonb(n) ->> TG_ARGV[0])::bigint
-                AND ducklake.place(s.path) = ducklake.place(n.path)
-        )
+            NOT ducklake.is_admitted(n.catalog_id, n.path)
+            OR ducklake.is_foreign_directory(n.catalog_id, n.path)
+        ELSE (
+            NOT ducklake.is_admitted(n.catalog_id, n.path)
+            OR ducklake.is_foreign(n.catalog_id, n.path)
+        ) AND NOT ducklake.is_shared(n.catalog_id, (to_jsonb(n) ->> TG_ARGV[0])::bigint, n.path)
     END
     LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'the path "%" leaves the root of its catalog, or lies under that of another', bad
-            USING ERRCODE = 'DL003';
+        RAISE EXCEPTION 'the path "%" leaves the root of its catalog, or lies under that of another, or is none that the catalog was allowed', left(bad, 4096)
+            USING ERRCODE = 'DL003',
+            HINT = 'A login of the service allows a place outside with: store allow';
+    END IF;
+    IF ducklake.is_service() THEN
+        PERFORM ducklake.remember_place(n.catalog_id, n.path) FROM changed n
+        WHERE NOT n.path_is_relative AND (
+            TG_ARGV[0] IN ('schema_id', 'table_id')
+            OR NOT ducklake.is_shared(n.catalog_id, (to_jsonb(n) ->> TG_ARGV[0])::bigint, n.path));
     END IF;
     RETURN NULL;
 END

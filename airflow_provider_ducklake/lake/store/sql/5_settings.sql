@@ -37,6 +37,7 @@ BEGIN
         RAISE EXCEPTION 'role "%" was granted this catalog for reading only', session_user
             USING ERRCODE = 'DL002';
     END IF;
+    PERFORM ducklake.require_live(ducklake.current_catalog_id());
     DELETE FROM ducklake.ducklake_metadata o
     WHERE o.catalog_id = ducklake.current_catalog_id() AND o.key = NEW.key
         AND o.scope IS NOT DISTINCT FROM NEW.scope AND o.scope_id IS NOT DISTINCT FROM NEW.scope_id;

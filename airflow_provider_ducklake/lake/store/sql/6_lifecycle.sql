@@ -63,8 +63,9 @@ BEGIN
         ) OR EXISTS (SELECT FROM ducklake.claim_on(new_root)) THEN
             SELECT s.root || name || '~' || id || '/' INTO new_root FROM ducklake.store s;
         END IF;
-    ELSIF new_root IS NULL OR new_root !~ '^(/|[a-z][a-z0-9+.-]*://)' THEN
-        RAISE EXCEPTION 'the root "%" is no full path or URL', wanted_root USING ERRCODE = 'DL004';
+    ELSIF NOT coalesce(ducklake.is_root(new_root), false) THEN
+        RAISE EXCEPTION 'the root "%" is no full path or URL that can be written to: take a local path, s3://, gs:// or az:// (also abfss), without control characters, * and ?', wanted_root
+            USING ERRCODE = 'DL004';
     END IF;
     IF ducklake.is_foreign_directory(id, new_root) THEN
         RAISE EXCEPTION 'the root "%" lies in that of another catalog, or around it, or around the whole store', new_root
@@ -94,14 +95,7 @@ DECLARE
     id bigint := ducklake.register_catalog(name, wanted_root, NULL, NULL);
     base bigint := ducklake.first_id(id);
 BEGIN
-    INSERT INTO ducklake.ducklake_snapshot
-        (catalog_id, snapshot_id, snapshot_time, schema_version, next_catalog_id, next_file_id)
-    VALUES (id, 0, now(), 0, base + 1, base);
-    INSERT INTO ducklake.ducklake_snapshot_changes (catalog_id, snapshot_id, changes_made)
-    VALUES (id, 0, 'created_schema:"main"');
-    INSERT INTO ducklake.ducklake_schema
-        (catalog_id, schema_id, schema_uuid, begin_snapshot, schema_name, path, path_is_relative)
-    VALUES (id, base, gen_random_uuid(), 0, 'main', 'main/', true);
+    -- First, see require_live.
     INSERT INTO ducklake.ducklake_metadata (catalog_id, key, value)
     SELECT id, o.key, o.value
     FROM ducklake.ducklake_catalog c, LATERAL (VALUES
@@ -113,6 +107,14 @@ BEGIN
         ('data_inlining_row_limit', inlining_row_limit::text)
     ) AS o (key, value)
     WHERE c.catalog_id = id AND o.value IS NOT NULL;
+    INSERT INTO ducklake.ducklake_snapshot
+        (catalog_id, snapshot_id, snapshot_time, schema_version, next_catalog_id, next_file_id)
+    VALUES (id, 0, now(), 0, base + 1, base);
+    INSERT INTO ducklake.ducklake_snapshot_changes (catalog_id, snapshot_id, changes_made)
+    VALUES (id, 0, 'created_schema:"main"');
+    INSERT INTO ducklake.ducklake_schema
+        (catalog_id, schema_id, schema_uuid, begin_snapshot, schema_name, path, path_is_relative)
+    VALUES (id, base, gen_random_uuid(), 0, 'main', 'main/', true);
     RETURN id;
 END
 $$;
@@ -137,10 +139,43 @@ BEGIN
         RAISE EXCEPTION 'there is no role "%" in this database server', role_name
             USING ERRCODE = 'DL001';
     END IF;
+    -- Who may use a catalog is asked of the login: what its groups were granted would not count.
+    IF NOT (SELECT r.rolcanlogin FROM pg_roles r WHERE r.rolname = role_name)
+        OR role_name IN ({roles})
+    THEN
+        RAISE EXCEPTION 'role "%" does not log in: grant the catalog to each of the roles that do', role_name
+            USING ERRCODE = 'DL004';
+    END IF;
     INSERT INTO ducklake.catalog_grant
     VALUES (ducklake.live_catalog(name), role_name, writable)
     ON CONFLICT ON CONSTRAINT catalog_grant_pkey DO UPDATE SET writable = EXCLUDED.writable;
     PERFORM ducklake.admit(role_name);
+END
+$$;
+
+-- Let a catalog name what lies below a place outside its root, or one file, or no longer.
+CREATE FUNCTION ducklake.allow_prefix(name text, prefix text, allowed boolean) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    id bigint := ducklake.live_catalog(name);
+    place text := ducklake.place(rtrim(prefix, '/') || '/');
+BEGIN
+    IF NOT allowed THEN
+        DELETE FROM ducklake.catalog_prefix p WHERE p.catalog_id = id AND p.prefix = place;
+        RETURN FOUND;
+    END IF;
+    IF place IS NULL THEN
+        RAISE EXCEPTION '"%" is no full path or URL', prefix USING ERRCODE = 'DL004';
+    END IF;
+    IF ducklake.is_foreign_directory(id, rtrim(prefix, '/') || '/')
+        OR NOT ducklake.is_admitted(id, prefix) THEN
+        RAISE EXCEPTION '"%" lies in the root of another catalog or of the store, or around it', prefix
+            USING ERRCODE = 'DL003';
+    END IF;
+    INSERT INTO ducklake.catalog_prefix (catalog_id, prefix) VALUES (id, place)
+    ON CONFLICT DO NOTHING;
+    RETURN FOUND;
 END
 $$;
 

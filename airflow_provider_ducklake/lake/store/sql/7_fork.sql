@@ -51,6 +51,7 @@ END;
 -- What stands against a fork at a snapshot; NULL when nothing does.
 CREATE FUNCTION ducklake.obstacle_to_fork(source bigint, at_snapshot bigint) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+SET row_security = off -- whoever made a table for inlined rows runs no code of his in this session
 AS $$
 DECLARE
     found record;
@@ -121,6 +122,14 @@ BEGIN
     SELECT f.file_id, r.catalog_id
     FROM ducklake.files_of(source, snapshot.snapshot_id) f, (VALUES (source), (target)) AS r (catalog_id)
     ON CONFLICT DO NOTHING;
+    -- First, see require_live.
+    INSERT INTO ducklake.ducklake_metadata (catalog_id, key, value, scope, scope_id)
+    SELECT target, o.key, CASE WHEN o.key = 'data_path' THEN c.root ELSE o.value END, o.scope,
+        CASE WHEN o.scope = 'table' THEN m.new_id ELSE o.scope_id END
+    FROM ducklake.ducklake_metadata o
+    JOIN ducklake.ducklake_catalog c ON c.catalog_id = target
+    LEFT JOIN ducklake.forked_tables(source, target, snapshot.snapshot_id) m ON m.table_id = o.scope_id
+    WHERE o.catalog_id = source AND (o.scope IS DISTINCT FROM 'table' OR m.new_id IS NOT NULL);
     INSERT INTO ducklake.ducklake_snapshot
         (catalog_id, snapshot_id, snapshot_time, schema_version, next_catalog_id, next_file_id)
     SELECT target, snapshot.snapshot_id, snapshot.snapshot_time, snapshot.schema_version,
@@ -130,13 +139,6 @@ BEGIN
         (catalog_id, snapshot_id, changes_made, commit_message)
     VALUES (target, snapshot.snapshot_id, '',
         format('fork of catalog %s at snapshot %s', source_name, snapshot.snapshot_id));
-    INSERT INTO ducklake.ducklake_metadata (catalog_id, key, value, scope, scope_id)
-    SELECT target, o.key, CASE WHEN o.key = 'data_path' THEN c.root ELSE o.value END, o.scope,
-        CASE WHEN o.scope = 'table' THEN m.new_id ELSE o.scope_id END
-    FROM ducklake.ducklake_metadata o
-    JOIN ducklake.ducklake_catalog c ON c.catalog_id = target
-    LEFT JOIN ducklake.forked_tables(source, target, snapshot.snapshot_id) m ON m.table_id = o.scope_id
-    WHERE o.catalog_id = source AND (o.scope IS DISTINCT FROM 'table' OR m.new_id IS NOT NULL);
     -- {copies}
     RETURN target;
 END

@@ -7,6 +7,9 @@ DECLARE
     id bigint := ducklake.live_catalog(name);
     inlined record;
 BEGIN
+    -- See require_live: whoever commits just now is waited for, so that what he wrote goes as well.
+    PERFORM FROM ducklake.ducklake_metadata o
+    WHERE o.catalog_id = id AND o.key = 'data_path' AND o.scope IS NULL FOR UPDATE;
     UPDATE ducklake.ducklake_catalog c SET state = 'dropped', dropped_at = now()
     WHERE c.catalog_id = id;
     FOR inlined IN
@@ -22,6 +25,7 @@ BEGIN
     INSERT INTO ducklake.ducklake_files_scheduled_for_deletion
         (catalog_id, data_file_id, path, path_is_relative, schedule_start)
     SELECT id, f.file_id, f.full_path, false, now() FROM ducklake.files_of(id, NULL) f;
+    DELETE FROM ducklake.catalog_prefix p WHERE p.catalog_id = id;
     DELETE FROM ducklake.catalog_grant g WHERE g.catalog_id = id;
     -- {deletes}
     RETURN id;

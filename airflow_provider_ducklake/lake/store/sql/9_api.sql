@@ -15,8 +15,10 @@ CREATE VIEW ducklake_api.catalogs WITH (security_barrier) AS
 SELECT c.catalog_name, c.catalog_id, c.catalog_uuid, p.catalog_name AS parent_name,
     c.parent_snapshot, l.catalog_name AS lineage_name, c.root AS data_path, c.created_at
 FROM ducklake.readable_catalog c
-LEFT JOIN ducklake.ducklake_catalog p ON p.catalog_id = c.parent_id AND ducklake.may_read(p.catalog_id)
-LEFT JOIN ducklake.ducklake_catalog l ON l.catalog_id = c.lineage_id AND ducklake.may_read(l.catalog_id);
+LEFT JOIN ducklake.ducklake_catalog p ON p.catalog_id = c.parent_id
+    AND p.state = 'live' AND ducklake.may_read(p.catalog_id)
+LEFT JOIN ducklake.ducklake_catalog l ON l.catalog_id = c.lineage_id
+    AND l.state = 'live' AND ducklake.may_read(l.catalog_id);
 
 CREATE VIEW ducklake_api.snapshots WITH (security_barrier) AS
 SELECT c.catalog_name, s.snapshot_id, s.snapshot_time, s.schema_version, h.changes_made, h.author,

@@ -1,0 +1,20 @@
+-- Tables for inlined rows, which clients of the service make in the schema `lake`, are of all its
+-- logins: whichever made one, any of them reads, flushes, forks and drops it.
+
+-- At the end of a transaction that may have made such tables, as whoever made them.
+CREATE FUNCTION ducklake.share_inlined_tables() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    own record;
+BEGIN
+    FOR own IN
+        SELECT r.relname FROM pg_class r
+        WHERE r.relname LIKE 'ducklake\_inlined\_%' AND r.relnamespace = 'lake'::regnamespace
+            AND r.relkind = 'r' AND r.relowner = quote_ident(current_user)::regrole
+    LOOP
+        EXECUTE format('ALTER TABLE lake.%I OWNER TO ducklake_service', own.relname);
+    END LOOP;
+    RETURN NULL;
+END
+$$;
