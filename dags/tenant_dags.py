@@ -103,6 +103,15 @@ def only_if(chosen: Callable[[Mapping[str, Any]], bool]) -> Callable[[Any], None
     return check
 
 
+def only_if_new(context: Any) -> None:
+    """Skip the sensor when the month brought no snapshot: its files were all registered before."""
+    task_instance = context["ti"]
+    known = task_instance.xcom_pull(task_ids="newest_snapshot")
+    registered = task_instance.xcom_pull(task_ids="register_month")
+    if registered["snapshot_after"] <= known:
+        raise AirflowSkipException("nothing new was registered, so there is nothing to wait for")
+
+
 @task
 def create_lake(ducklake_conn_id: str) -> int:
     """Create the tenant's lake unless it exists; return its newest snapshot."""
@@ -211,7 +220,7 @@ def ingest_dag(tenant: Tenant) -> DAG:
 
 Creates the lake on its first run, loads the dimension tables and the quarters of `flights` from
 the landing folder, then registers a month of Parquet files that exist already. A sensor waits for
-the snapshot of that month; then the rows are counted.
+the snapshot of that month, if there was anything new to register; then the rows are counted.
 
 Nothing is loaded twice: dimension tables are replaced whole, quarters replace their months, and
 files that are registered already are skipped. A task that is retried after its commit returns
@@ -232,12 +241,11 @@ that commit's result.
         with TaskGroup("flights", tooltip="One snapshot a quarter") as flights:
             chain(*(quarter_task(tenant, quarter) for quarter in QUARTERS))
         known = newest_snapshot(tenant.ducklake_conn_id)
-        month_is_given = only_if(lambda params: bool(params["month"]))
         register = DuckLakeAddDataFilesOperator(
             task_id="register_month",
             table="flights",
             source=tenant.landing_path("flights", "{{ params.month }}", "*.parquet"),
-            pre_execute=month_is_given,
+            pre_execute=only_if(lambda params: bool(params["month"])),
             **tenant.job,
         )
         wait = DuckLakeSnapshotSensor(
@@ -248,7 +256,7 @@ that commit's result.
             mode="reschedule",
             poke_interval=5,
             timeout=timedelta(hours=1),
-            pre_execute=month_is_given,
+            pre_execute=only_if_new,
         )
         count = SQLExecuteQueryOperator(
             task_id="count_rows",
@@ -256,8 +264,7 @@ that commit's result.
             sql="SELECT month, count(*) AS flights FROM flights GROUP BY month ORDER BY month",
             trigger_rule="none_failed",
         )
-        chain(created, dimensions, flights, known, [register, wait])
-        chain(wait, count)
+        chain(created, dimensions, flights, known, register, wait, count)
     return dag
 
 

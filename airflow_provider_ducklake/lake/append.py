@@ -11,7 +11,11 @@ from airflow_provider_ducklake.lake.commit import CommitInfo, Committed, Snapsho
 from airflow_provider_ducklake.lake.errors import CommitConflict
 from airflow_provider_ducklake.lake.file_rows import NewDataFile, add_data_files, end_files
 from airflow_provider_ducklake.lake.files import read_live_files
-from airflow_provider_ducklake.lake.inlined import count_live_rows, end_inlined_rows
+from airflow_provider_ducklake.lake.inlined import (
+    count_live_rows,
+    end_inlined_rows,
+    newest_inlined_change,
+)
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.model import DataFile, Table, WrittenFile
 from airflow_provider_ducklake.lake.results import TableResult
@@ -56,7 +60,8 @@ def append_files(
             `plan_table`, which is created in the same snapshot.
         files: Files with rows; those with none are left out.
         base: Snapshot the data was computed from. None where it depends on nothing in the lake:
-            then only the table's shape has to be as it was.
+            then only the table's shape has to be as it was. With `overwrite`, what goes is what
+            this snapshot shows, so it has to be given.
         new_columns: Columns to add in the same snapshot; the files already have them under the
             ids that `add_columns` gives out.
         overwrite: What goes at the new snapshot; None appends.
@@ -69,7 +74,10 @@ def append_files(
     """
     files = [file for file in files if file.record_count > 0]
     if base is None:
+        if overwrite is not None:
+            raise ValueError("an overwrite needs the snapshot whose rows it replaces")
         base = lake.head().snapshot_id
+    planned_on = base
     new = is_planned(table)
     known = table
 
@@ -84,6 +92,7 @@ def append_files(
         live = read_live_files(writer.session, known, writer.head.snapshot_id)
         ended = [file for file in live if overwrite is not None and overwrite.takes(file)]
         if overwrite is not None:
+            _require_same_rows(writer, known, overwrite, ended, planned_on)
             _end(writer, known, overwrite, ended)
         grown = add_columns(writer, known, new_columns) if new_columns else known
         _add(writer, grown, files)
@@ -101,6 +110,24 @@ def append_files(
         return made + [table_change(word, known.table_id) for word, said in words.items() if said]
 
     return lake.commit(base=base, changes=changes, write=write, info=info)
+
+
+def _require_same_rows(
+    writer: SnapshotWriter,
+    table: Table,
+    overwrite: Overwrite,
+    ended: Sequence[DataFile],
+    base: int,
+) -> None:
+    """Refuse to replace rows that nobody knew of when the overwrite began."""
+    seen = read_live_files(writer.session, table, base)
+    same = [file for file in seen if overwrite.takes(file)] == list(ended)
+    if not same or newest_inlined_change(writer.session, table.table_id) > base:
+        raise CommitConflict(
+            f"somebody wrote to the rows of {table.full_name} that were to be replaced, after "
+            f"snapshot {base}, on which the overwrite began; nothing was changed: look at what "
+            "came, and run it again to replace that too"
+        )
 
 
 def _end(

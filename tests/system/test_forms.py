@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 from argparse import Namespace
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
@@ -267,10 +268,29 @@ def test_only_what_is_chosen_is_loaded(
     params = params_of(dag, month=None, **filled_in)
     chosen = set()
     for task in dag.tasks:
-        if task._pre_execute_hook is not None:
+        # The sensor is skipped with the registration it waits for.
+        if task._pre_execute_hook is not None and task.task_id != "wait_for_month":
             try:
                 task._pre_execute_hook({"params": params})
             except AirflowSkipException:
                 continue
             chosen.add(task.task_id)
     assert chosen == loaded
+
+
+@pytest.mark.parametrize(("registered", "is_skipped"), [(7, True), (8, False)])
+def test_nobody_waits_for_a_month_that_is_registered_already(
+    example_dags: dict[str, Any], registered: int, is_skipped: bool
+) -> None:
+    """A second run of the same form has nothing to wait for, and ends well."""
+
+    class TaskInstance:
+        def xcom_pull(self, task_ids: str) -> object:
+            return {"newest_snapshot": 7, "register_month": {"snapshot_after": registered}}[
+                task_ids
+            ]
+
+    waiting = example_dags["ewr_ingest"].get_task("wait_for_month")
+    assert waiting.upstream_task_ids == {"register_month"}
+    with pytest.raises(AirflowSkipException) if is_skipped else nullcontext():
+        waiting._pre_execute_hook({"ti": TaskInstance()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ from airflow_provider_ducklake.kernels.connection import KernelSettings
 from airflow_provider_ducklake.kernels.tasks import AppendTask
 from airflow_provider_ducklake.lake.append import Overwrite, append_files
 from airflow_provider_ducklake.lake.columns import Column, number_columns
-from airflow_provider_ducklake.lake.commit import CommitInfo
+from airflow_provider_ducklake.lake.commit import CommitInfo, SnapshotWriter
+from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.errors import (
     BadInput,
     CommitConflict,
@@ -21,6 +22,7 @@ from airflow_provider_ducklake.lake.errors import (
     LakeError,
     NotFound,
 )
+from airflow_provider_ducklake.lake.files import read_live_files
 from airflow_provider_ducklake.lake.inlined import count_live_rows
 from airflow_provider_ducklake.lake.lake import Lake, LakeView
 from airflow_provider_ducklake.lake.model import Table, WrittenFile
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MODES = ("append", "overwrite", "overwrite_partitions", "error_if_exists")
+_REPLACING = ("overwrite", "overwrite_partitions")
 INGEST_OPTIONS = (
     "mode",
     "create_table",
@@ -51,12 +54,17 @@ INGEST_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The table as its files will be written: with columns that are added in the same commit."""
+    """The table as its files will be written: with columns that are added in the same commit.
+
+    Attributes:
+        base: The snapshot it was looked up at, whose rows an overwrite replaces.
+    """
 
     table: Table
     grown: Table
     task: AppendTask
     mode: str
+    base: int
 
     @property
     def new_columns(self) -> tuple[Column, ...]:
@@ -82,6 +90,8 @@ def ingest(job: Job, data: DataFrame) -> OperationResult:
     try:
         result = _ingest_once(job, name, data)
     except CommitConflict as error:
+        if job.options.choice("mode", MODES, "append") in _REPLACING:
+            raise  # once more, it would take the rows with it that somebody has just committed
         # Somebody else created the table, or altered it; it is as good a target now.
         job.report(f"{name}: {error}")
         result = _ingest_once(job, name, data)
@@ -91,19 +101,13 @@ def ingest(job: Job, data: DataFrame) -> OperationResult:
 def _ingest_once(job: Job, name: str, data: DataFrame) -> TableResult:
     from airflow_provider_ducklake.spark.dataframes import write_files
 
-    columns = columns_of(data.schema)
-    with job.lake.view() as view:
-        table = _table(job, view, name, columns)
-        match = match_columns(columns, table)
-        _check_match(job, table, match)
-        mode = job.options.choice("mode", MODES, "append")
-        target = _target(view, table, match, mode)
+    planned = plan_write(job, columns_of(data.schema))
+    match, target = planned.match, planned.target
     if job.dry_run:
-        return TableResult(table.full_name, rows=data.count())
-    _flush_before_overwrite(job, target)
+        return _would_do(job, target, data.count())
     files = None
     if job.as_they_are and not match.missing:
-        files = copy_files(job, data, target.task, table.full_name)
+        files = copy_files(job, data, target.task, target.table.full_name)
     if files is None:
         files = write_files(data, match, target.task, job.settings, job.operation)
     return _commit(job.lake, target, files, job.info_for(name))
@@ -187,14 +191,14 @@ def _check_match(job: Job, table: Table, match: ColumnMatch) -> None:
 
 
 def _target(view: LakeView, table: Table, match: ColumnMatch, mode: str) -> _Target:
-    if mode == "error_if_exists" and (
-        view.live_files(table) or count_live_rows(view.session, table.table_id)
-    ):
-        raise ConfigurationError(f"{table.full_name} has rows already (mode=error_if_exists)")
+    if mode == "error_if_exists":
+        _refuse_rows(view.session, table, view.head.snapshot_id)
     if mode == "overwrite_partitions" and table.partition is None:
         raise ConfigurationError(
             f"{table.full_name} is not partitioned: use mode=overwrite to replace all of it"
         )
+    if mode == "overwrite_partitions" and not is_planned(table):
+        _refuse_other_specs(view, table)
     grown = table
     if match.extra:
         newest = view.session.value(
@@ -211,19 +215,41 @@ def _target(view: LakeView, table: Table, match: ColumnMatch, mode: str) -> _Tar
         sort_keys=table.sort_keys if sorts else (),
     )
     # A table that is created has nothing to replace.
-    return _Target(table, grown, task, "append" if is_planned(table) else mode)
+    mode = "append" if is_planned(table) else mode
+    return _Target(table, grown, task, mode, view.head.snapshot_id)
 
 
-def _flush_before_overwrite(job: Job, target: _Target) -> None:
-    """Give inlined rows their partition: only files have one that can be replaced."""
+def _flush_before_overwrite(job: Job, target: _Target) -> bool:
+    """Give inlined rows their partition: only files have one that can be replaced.
+
+    Returns:
+        True when there were any.
+    """
     table = target.table
-    if target.mode != "overwrite_partitions":
-        return
+    if target.mode != "overwrite_partitions" or job.dry_run:
+        return False
     with job.lake.view() as view:
         if not count_live_rows(view.session, table.table_id):
-            return
+            return False
     key = f"{job.info.key}/flush" if job.info.key else None
     flush_table(replace(job, info=replace(job.info, key=key)), table)
+    return True
+
+
+def _would_do(job: Job, target: _Target, rows: int) -> TableResult:
+    """Return what a dry run tells; which partitions are replaced, only the written files know."""
+    table = target.table
+    with job.lake.view() as view:
+        live = [] if is_planned(table) else view.live_files(table)
+    going = live if target.mode == "overwrite" else []
+    return TableResult(
+        table.full_name,
+        files_before=len(live),
+        files_after=len(live) - len(going),
+        files_in=len(going),
+        bytes_in=sum(file.file_size_bytes for file in going),
+        rows=rows,
+    )
 
 
 def _commit(
@@ -234,7 +260,6 @@ def _commit(
         overwrite = Overwrite()
     elif target.mode == "overwrite_partitions":
         overwrite = Overwrite(frozenset(file.partition_values for file in files))
-        _refuse_other_specs(lake, target.table)
     rows = sum(file.record_count for file in files)
     changes_nothing = overwrite is None and not target.new_columns and not is_planned(target.table)
     if rows == 0 and changes_nothing:
@@ -244,9 +269,10 @@ def _commit(
             lake,
             target.table,
             files,
-            base=None if overwrite is None else lake.head().snapshot_id,
+            base=None if overwrite is None else target.base,
             new_columns=target.new_columns,
             overwrite=overwrite,
+            validate=_require_empty(target.table) if target.mode == "error_if_exists" else None,
             info=info,
         )
     except CommitStateUnknown:
@@ -258,10 +284,19 @@ def _commit(
     return commit.value or done
 
 
-def _refuse_other_specs(lake: Lake, table: Table) -> None:
+def _refuse_rows(session: Session, table: Table, snapshot_id: int) -> None:
+    if read_live_files(session, table, snapshot_id) or count_live_rows(session, table.table_id):
+        raise ConfigurationError(f"{table.full_name} has rows already (mode=error_if_exists)")
+
+
+def _require_empty(table: Table) -> Callable[[SnapshotWriter], None]:
+    """Look again in the commit: rows may have come while ours were written."""
+    return lambda writer: _refuse_rows(writer.session, table, writer.head.snapshot_id)
+
+
+def _refuse_other_specs(view: LakeView, table: Table) -> None:
     spec = table.partition.partition_id if table.partition else None
-    with lake.view() as view:
-        others = [file for file in view.live_files(table) if file.partition_id != spec]
+    others = [file for file in view.live_files(table) if file.partition_id != spec]
     if others:
         raise ConfigurationError(
             f"{len(others)} files of {table.full_name} were written under another partition spec, "
@@ -290,6 +325,8 @@ class PlannedWrite:
 def plan_write(job: Job, columns: Sequence[Column]) -> PlannedWrite:
     """Find out where rows with some columns go, under the options of `ingest`.
 
+    Inlined rows of a table whose partitions are to be replaced become files first.
+
     Args:
         job: Names exactly one table.
         columns: What the rows have, without ids.
@@ -298,6 +335,13 @@ def plan_write(job: Job, columns: Sequence[Column]) -> PlannedWrite:
         BadInput: Columns do not match.
         NotFound: There is no such table, and none is to be created.
     """
+    planned = _plan(job, columns)
+    if _flush_before_overwrite(job, planned.target):
+        planned = _plan(job, columns)
+    return planned
+
+
+def _plan(job: Job, columns: Sequence[Column]) -> PlannedWrite:
     with job.lake.view() as view:
         table = _table(job, view, _one_table(job), columns)
         match = match_columns(columns, table)
@@ -317,5 +361,4 @@ def commit_write(job: Job, planned: PlannedWrite, files: Sequence[WrittenFile]) 
     if done is not None:
         discard(job.lake, (file.path for file in files))
         return done
-    _flush_before_overwrite(job, planned.target)
     return _commit(job.lake, planned.target, files, job.info_for(name))
