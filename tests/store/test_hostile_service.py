@@ -55,7 +55,7 @@ def test_a_hostile_login_of_the_service(superuser: str) -> None:
     store.rename_catalog("other", "another")
     store.grant("fork", "a_tenant")
     store.drop_catalog("fork")
-    store.purge(older_than="0 seconds")
+    store.purge(older_than="0 seconds", force=True)
     store.list_catalogs()
     store.upgrade()
     assert standing(superuser) == before

@@ -158,8 +158,9 @@ def test_ids_of_another(siege: Siege) -> None:
         f"UPDATE lake.ducklake_data_file SET data_file_id = {number}": "DL003",
         f"INSERT INTO lake.ducklake_delete_file (delete_file_id, path, path_is_relative) "
         f"VALUES (-{number}, 'x', true)": "DL003",
-        f"INSERT INTO lake.ducklake_table (table_id, path, path_is_relative) "
-        f"VALUES ({number}, 'x/', true)": "23514",
+        f"INSERT INTO lake.ducklake_table "
+        f"(table_id, begin_snapshot, schema_id, table_name, path, path_is_relative) "
+        f"VALUES ({number}, 1, 1, 'x', 'x/', true)": "23514",
         f"UPDATE lake.ducklake_table SET table_id = {number}": "23514",
         f"INSERT INTO lake.ducklake_inlined_data_tables "
         f"VALUES ({number}, 'ducklake_inlined_data_{number}_1', 1)": "23514",
@@ -241,12 +242,8 @@ def test_reading_only_by_sql(siege: Siege) -> None:
         connection.execute(_CHOOSE_LIBRARY)
         for table in METADATA_TABLES:
             column = table.columns[0][0]
-            row = ", ".join(
-                {"path": "'x/'", "path_is_relative": "true"}.get(name, "NULL")
-                if name not in (*table.not_null, table.primary_key)
-                else "'999'"
-                for name, _ in table.columns
-            )
+            values = {"VARCHAR": "'x/'", "BOOLEAN": "true", "TIMESTAMPTZ": "now()", "UUID": "NULL"}
+            row = ", ".join(values.get(kind.upper(), "'999'") for _, kind in table.columns)
             statements = [f"INSERT INTO lake.{table.name} VALUES ({row})"]
             if connection.execute(f"TABLE lake.{table.name}".encode()).rowcount:
                 statements += [

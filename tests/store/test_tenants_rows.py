@@ -197,7 +197,7 @@ def test_a_commit_to_a_catalog_that_was_dropped(superuser: str, store: CatalogSt
         client.sql("COMMIT")
     with suppress(duckdb.Error):  # it asks the catalog once more
         client.close()
-    store.purge(older_than="0 seconds")
+    store.purge(older_than="0 seconds", force=True)
     with psycopg.connect(superuser) as connection:
         left = connection.execute(
             "SELECT count(*) FROM ducklake.ducklake_data_file UNION ALL SELECT count(*) "

@@ -126,7 +126,6 @@ def purge(
         missing += len(outcome.missing)
         forgotten += sum(not file.is_ours for file in files)
     with transaction() as connection:
-        connection.execute(_FORGET_NAMELESS.encode())
         gone = connection.execute(_REMOVE_EMPTY.encode()).rowcount
     return PurgeResult(False, gone, deleted, missing, forgotten, tuple(failed.items())[:20])
 
@@ -166,7 +165,7 @@ def _scheduled(connection: Connection, cutoff: datetime, after: tuple[int, int])
         FROM ducklake.ducklake_catalog c
         JOIN ducklake.ducklake_files_scheduled_for_deletion f ON f.catalog_id = c.catalog_id
         WHERE c.state = 'dropped' AND f.schedule_start < %s
-            AND f.data_file_id IS NOT NULL AND (f.catalog_id, f.data_file_id) > (%s, %s)
+            AND (f.catalog_id, f.data_file_id) > (%s, %s)
         ORDER BY f.catalog_id, f.data_file_id LIMIT %s
         """,
         (cutoff, *after, _BATCH),
@@ -186,18 +185,11 @@ def _forget(connection: Connection, files: Sequence[_File]) -> None:
         )
 
 
-# The column admits NULL, so a tenant can have left such a row; no file has no id.
-_FORGET_NAMELESS: Final = """
-    DELETE FROM ducklake.ducklake_files_scheduled_for_deletion f
-    USING ducklake.ducklake_catalog c
-    WHERE c.catalog_id = f.catalog_id AND c.state = 'dropped' AND f.data_file_id IS NULL
-"""
 _WOULD_BE_EMPTY: Final = """
     SELECT count(*) FROM ducklake.ducklake_catalog c
     WHERE c.state = 'dropped'
         AND NOT EXISTS (SELECT FROM ducklake.ducklake_files_scheduled_for_deletion f
-                        WHERE f.catalog_id = c.catalog_id AND f.data_file_id IS NOT NULL
-                            AND (f.schedule_start < %s) IS NOT TRUE)
+                        WHERE f.catalog_id = c.catalog_id AND f.schedule_start >= %s)
         AND NOT EXISTS (SELECT FROM ducklake.shared_file s WHERE s.owner_id = c.catalog_id)
 """
 _REMOVE_EMPTY: Final = """
