@@ -334,3 +334,36 @@ def test_names_of_nothing(spark: SparkSession, ingest: Ingest, sqlite_lake: Lake
         ingest(spark.sql("SELECT 1 a"), table="main.order")
     with pytest.raises(ConfigurationError, match="did you mean 'schema_evolution'"):
         ingest(spark.sql("SELECT 1 a"), table="main.orders", schema_evolutions="add_columns")
+
+
+def test_a_dry_run_of_an_overwrite_tells_what_would_go(
+    spark: SparkSession, runner: SparkRunner, ingest: Ingest, sqlite_lake: Lakes
+) -> None:
+    """Files and bytes that are there, rows that would come."""
+    loaded = ingest(spark.range(5), create_table="true").tables[0]
+    before = catalog_fingerprint(sqlite_lake[1])
+    (told,) = run_operation(
+        "ingest",
+        sqlite_lake[0],
+        {"mode": "overwrite"},
+        runner=runner,
+        tables=["t"],
+        data=lambda _: spark.range(3),
+        dry_run=True,
+    ).tables
+    assert (told.files_in, told.bytes_in, told.rows) == (loaded.files_out, loaded.bytes_out, 3)
+    assert (told.files_before, told.files_after) == (loaded.files_out, 0)
+    assert catalog_fingerprint(sqlite_lake[1]) == before
+
+
+def test_a_table_keeps_its_specs_and_says_so(
+    spark: SparkSession, ingest: Ingest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They count when a table is created; another one later is not passed over in silence."""
+    specs = {"create_table": "true", "partition_by": "id", "sorted_by": "id"}
+    ingest(spark.range(2), **specs)
+    ingest(spark.range(2), **specs)
+    assert "keeps it" not in caplog.text
+    ingest(spark.range(2), partition_by="bucket(3, id)", sorted_by="id DESC")
+    assert "another partition spec than bucket(3, id)" in caplog.text
+    assert "another sort order than id DESC" in caplog.text

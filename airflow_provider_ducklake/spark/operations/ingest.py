@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from airflow_provider_ducklake.lake.model import Table, WrittenFile
 from airflow_provider_ducklake.lake.options import parse_flag
 from airflow_provider_ducklake.lake.reader import split_name
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
+from airflow_provider_ducklake.lake.table_specs import parse_partition_spec, parse_sort_spec
 from airflow_provider_ducklake.lake.tables import is_planned, plan_table
 from airflow_provider_ducklake.spark.operations._file_copy import copy_files
 from airflow_provider_ducklake.spark.operations._job import Job, discard, finished, parquet_options
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+log = logging.getLogger("airflow_provider_ducklake")
 MODES = ("append", "overwrite", "overwrite_partitions", "error_if_exists")
 _REPLACING = ("overwrite", "overwrite_partitions")
 INGEST_OPTIONS = (
@@ -154,18 +157,20 @@ def _one_table(job: Job) -> str:
 
 def _table(job: Job, view: LakeView, name: str, columns: Sequence[Column]) -> Table:
     """Return the table to write to: the one there is, or the one to be created if that is asked."""
+    partition_by = job.options.text("partition_by") or ""
+    sorted_by = job.options.text("sorted_by") or ""
     try:
-        return view.table(name)
+        table = view.table(name)
     except NotFound:
         if not job.options.flag("create_table"):
             raise
-    return plan_table(
-        view,
-        name,
-        columns,
-        partition_by=job.options.text("partition_by") or "",
-        sorted_by=job.options.text("sorted_by") or "",
-    )
+        return plan_table(view, name, columns, partition_by=partition_by, sorted_by=sorted_by)
+    fields = parse_partition_spec(partition_by, table.columns)
+    if fields and fields != (table.partition.fields if table.partition else ()):
+        log.warning("%s has another partition spec than %s, and keeps it", name, partition_by)
+    if sorted_by and parse_sort_spec(sorted_by) != table.sort_keys:
+        log.warning("%s has another sort order than %s, and keeps it", name, sorted_by)
+    return table
 
 
 def _check_match(job: Job, table: Table, match: ColumnMatch) -> None:
