@@ -29,7 +29,7 @@ from airflow_provider_ducklake.lake.types import WITHOUT_BOUNDS
 from airflow_provider_ducklake.storage import ObjectNotFound
 
 # The catalog's text of these is not what a cast understands.
-_NOT_COMPARED: Final = frozenset({"blob", "geometry", "variant", "json"}) | WITHOUT_BOUNDS
+_NOT_COMPARED: Final = frozenset({"json"}) | WITHOUT_BOUNDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,8 +214,6 @@ class _Question:
             kind = "VARCHAR" if column.type == "json" else column.sql_type
         if kind is None or (kind == "VARCHAR" and column.type not in ("varchar", "json", "uuid")):
             return None  # a text of such a value is in another order than the values
-        if column.type == "blob":
-            return None
         texts = [self._fact(column, f"{end}_value", pa.string()) for end in ("min", "max")]
         lower, upper = (f"TRY_CAST({text} AS {kind})" for text in texts)
         if column.type == "float64":

@@ -308,6 +308,6 @@ def _catalog_text(
     if column.type in WITHOUT_BOUNDS:
         return None
     sql = typed(value.value, column)
-    shown = {"boolean": f"CAST({sql} AS INTEGER)", "blob": f"hex({sql})"}.get(column.type, sql)
+    shown = f"CAST({sql} AS INTEGER)" if column.type == "boolean" else sql
     row = connection.execute(f"SELECT CAST({shown} AS VARCHAR)").fetchone()
     return None if row is None else row[0]

@@ -108,8 +108,7 @@ def _leaf_statistics(leaf: Column, entries: Mapping[str, str]) -> ColumnStatisti
 def _bound(leaf: Column, text: str | None) -> str | None:
     if text is None or leaf.type not in TEXT_ORDERED:
         return text
-    length = len(text) // 2 if leaf.type == "blob" else len(text.encode())
-    return text if length < _LONGEST_BOUND else None
+    return text if len(text.encode()) < _LONGEST_BOUND else None
 
 
 def _geometry_json(entries: Mapping[str, str]) -> str | None:

@@ -71,11 +71,12 @@ _SIGNED: Final = ("int8", "int16", "int32", "int64", "int128")
 _UNSIGNED: Final = ("uint8", "uint16", "uint32", "uint64", "uint128")
 _PLAIN_TIMESTAMPS: Final = ("timestamp_s", "timestamp_ms", "timestamp", "timestamp_ns")
 
-# min/max of these are text (or bytes in hex) whose byte order is the value order.
-TEXT_ORDERED: Final = frozenset({"varchar", "json", "blob"})
-# Parquet keeps no min/max for these, so a catalog must not either.
+# min/max of these are text whose byte order is the value order.
+TEXT_ORDERED: Final = frozenset({"varchar", "json"})
+# Parquet keeps no min/max for these, so a catalog must not either. The reference writes bounds of a
+# blob in two spellings, hex digits and escapes, and misses rows where it takes one for the other.
 WITHOUT_BOUNDS: Final = frozenset(
-    {"int128", "uint128", "timetz", "interval", "variant", "geometry", *NESTED}
+    {"int128", "uint128", "timetz", "interval", "blob", "variant", "geometry", *NESTED}
 )
 FLOATING: Final = frozenset({"float32", "float64"})
 

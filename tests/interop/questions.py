@@ -25,8 +25,9 @@ def questions(
         name = quote_identifier(column)
         values = Counter(row[at] for row in table.rows.values())
         yield "count(*)", f"{name} IS NULL", [], values.pop(None, 0)
-        # Nested values, and floats that are no numbers, have no order here.
-        if len(kinds := {type(value) for value in values}) != 1 or kinds & {tuple, float}:
+        # Nested values, and floats that are no numbers, have no order here. The reference loses
+        # blobs by itself: it writes their bounds in one spelling and reads them in another.
+        if len(kinds := {type(value) for value in values}) != 1 or kinds & {tuple, float, bytes}:
             continue
         for function, bound in (("min", min(values)), ("max", max(values))):
             yield f"{function}({name})", "true", [], bound
