@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from airflow_provider_ducklake.lake.errors import SafetyRefusal
+from airflow_provider_ducklake.lake.errors import DamagedLake, SafetyRefusal
 from airflow_provider_ducklake.lake.instants import parse_cutoff, parse_instant, parse_interval
 from airflow_provider_ducklake.lake.lake import Lake, LakeView
 from airflow_provider_ducklake.lake.paths import Location, join
@@ -92,6 +92,9 @@ def plan_cleanup(
         cutoff: Only files scheduled before this instant.
         outside_data_path: Delete registered files that lie outside the data path too. By
             default they are somebody else's: the catalog forgets them, the objects stay.
+
+    Raises:
+        DamagedLake: A row names no file, or not since when.
     """
     rows = view.session.rows(
         "SELECT data_file_id, path, path_is_relative, CAST(schedule_start AS VARCHAR) "
@@ -101,6 +104,12 @@ def plan_cleanup(
     root = Location.parse(view.data_path).real()
     delete, forget, reasons = [], [], Counter[str]()
     for file_id, path, relative, since in rows:
+        if None in (file_id, path, since):
+            raise DamagedLake(
+                "a row of ducklake_files_scheduled_for_deletion makes no sense, so nothing was "
+                f"deleted: data_file_id {file_id}, path {path!r}, schedule_start {since}. Correct "
+                "or delete that row"
+            )
         full = join(view.data_path, path) if relative else path
         file = ScheduledFile(int(file_id), full)
         location = Location.parse(full).real()

@@ -57,7 +57,7 @@ def read_references(session: Session, data_path: str) -> References:
     """Return every object the catalog refers to, of any table and any snapshot it still knows.
 
     Raises:
-        DamagedLake: A file's table is not there.
+        DamagedLake: A file's table is not there, or a row names no file.
         BadInput, ConfigurationError: A stored path cannot be understood. Nothing may be deleted
             then, so nothing is left out.
     """
@@ -66,13 +66,22 @@ def read_references(session: Session, data_path: str) -> References:
     for table in ("ducklake_data_file", "ducklake_delete_file"):
         rows = session.rows(f"SELECT table_id, path, path_is_relative FROM {{{table}}}")
         for table_id, path, relative in rows:
+            if table_id is None or path is None:
+                raise _senseless(table, f"table_id {table_id}, path {path!r}")
             full = full_path(directories, int(table_id), path, relative)
             files.add(Location.parse(full).real())
     rows = session.rows(
         "SELECT path, path_is_relative FROM {ducklake_files_scheduled_for_deletion}"
     )
-    scheduled = {
-        Location.parse(join(data_path, path) if relative else path).real()
-        for path, relative in rows
-    }
+    scheduled = set()
+    for path, relative in rows:
+        if path is None:
+            raise _senseless("ducklake_files_scheduled_for_deletion", "path None")
+        scheduled.add(Location.parse(join(data_path, path) if relative else path).real())
     return References(frozenset(files), frozenset(scheduled))
+
+
+def _senseless(table: str, row: str) -> DamagedLake:
+    return DamagedLake(
+        f"a row of {table} names no file, so nothing was deleted: {row}. Correct or delete that row"
+    )

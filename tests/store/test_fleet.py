@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg import sql
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.lake.lake import Lake
@@ -230,6 +231,98 @@ def test_one_that_fails_does_not_stop_the_others(fleet: Fleet, tmp_path: Path) -
             "SELECT catalog_name, error IS NULL FROM ducklake_api.maintenance ORDER BY 1"
         ).fetchall()
     assert errors == [("deleted", False), ("small", True)]
+
+
+SCHEDULED = (
+    "INSERT INTO ducklake.ducklake_files_scheduled_for_deletion "
+    "(catalog_id, data_file_id, path, path_is_relative, schedule_start) "
+    "VALUES (2, %s, %s, true, %s)"
+)
+# Rows that make no sense in the catalog `deleted`, and what is said of them.
+SENSELESS: list[tuple[str, tuple[object, ...], str]] = [
+    (SCHEDULED, (None, "x", "2020-01-01"), "data_file_id None, path 'x'"),
+    (SCHEDULED, (7, None, "2020-01-01"), "path None"),
+    (SCHEDULED, (7, "x", None), "schedule_start None"),
+    ("UPDATE ducklake.ducklake_data_file SET path = NULL WHERE catalog_id = %s", (2,), "path None"),
+    (
+        "UPDATE ducklake.ducklake_data_file SET table_id = %s WHERE catalog_id = 2",
+        (9,),
+        "a file of table 9",
+    ),
+    (
+        "UPDATE ducklake.ducklake_table SET schema_id = %s WHERE catalog_id = 2",
+        (9,),
+        "in schema 9",
+    ),
+    # Nobody looks for this one.
+    (
+        "UPDATE ducklake.ducklake_snapshot SET schema_version = NULL WHERE catalog_id = %s",
+        (2,),
+        "an unexpected TypeError",
+    ),
+]
+
+
+@pytest.mark.parametrize(("statement", "values", "said"), SENSELESS)
+def test_rows_that_make_no_sense_are_their_catalogs_affair(
+    fleet: Fleet, statement: str, values: tuple[object, ...], said: str
+) -> None:
+    with psycopg.connect(fleet.conninfo) as connection:
+        connection.execute("SET session_replication_role = replica")
+        for table, column in (
+            ("ducklake_files_scheduled_for_deletion", "data_file_id"),
+            ("ducklake_files_scheduled_for_deletion", "path"),
+            ("ducklake_files_scheduled_for_deletion", "schedule_start"),
+            ("ducklake_data_file", "path"),
+        ):
+            drop = sql.SQL("ALTER TABLE ducklake.{} ALTER {} DROP NOT NULL")
+            connection.execute(drop.format(sql.Identifier(table), sql.Identifier(column)))
+        connection.execute(statement, values)
+    steps = ["merge_adjacent_files", "cleanup_old_files"]
+    result = fleet.maintain({"deleted": steps, "small": steps})
+    assert result.counts["catalogs_failed"] == 1
+    assert [table.table for table in result.tables] == ["small: main.t"]
+    assert any(said in failure.message for failure in result.failures)
+    assert all(failure.message.startswith("deleted: ") for failure in result.failures)
+    with psycopg.connect(fleet.conninfo) as connection:
+        ledger = connection.execute(
+            "SELECT catalog_name, operation, error FROM ducklake_api.maintenance ORDER BY 1, 2 DESC"
+        ).fetchall()
+    assert [row[:2] for row in ledger] == [
+        (name, s) for name in ("deleted", "small") for s in steps
+    ]
+    assert any(said in str(error) for name, _, error in ledger if name == "deleted")
+    assert all(error is None for name, _, error in ledger if name == "small")
+
+
+class Killed(BaseException):
+    """The end of the process."""
+
+
+class DyingRunner(LocalRunner):
+    """Dies with the whole job when files of `small` are to be rewritten."""
+
+    def for_tenant(self, name: str) -> DyingRunner:
+        return self
+
+    def run(self, function: Any, tasks: Any, description: str = "") -> Any:
+        raise Killed
+
+
+def test_a_job_that_is_killed_has_told_of_what_it_did(fleet: Fleet) -> None:
+    with pytest.raises(Killed):
+        run_operation(
+            "fleet_maintenance",
+            Lake.open(fleet.location(None)),
+            {
+                "work": json.dumps({"tidy": ["cleanup_old_files"], "small": [STEPS[2]]}),
+                "threads": "1",
+            },
+            runner=DyingRunner(),
+        )
+    with psycopg.connect(fleet.conninfo) as connection:
+        told = connection.execute("SELECT catalog_name, operation FROM ducklake_api.maintenance")
+        assert told.fetchall() == [("tidy", "cleanup_old_files")]
 
 
 def test_a_dry_run_changes_nothing(fleet: Fleet) -> None:

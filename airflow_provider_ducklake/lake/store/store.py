@@ -81,15 +81,23 @@ class CatalogStore:
         self._kept = None
 
     @classmethod
-    def at(cls, location: CatalogLocation) -> CatalogStore:
+    def at(
+        cls, location: CatalogLocation, *, connections: KeptConnections | None = None
+    ) -> CatalogStore:
         """Return the store in a location's database, whichever catalog of it that chooses.
+
+        Args:
+            location: The database.
+            connections: Kept ones to it, for a job that has them anyway.
 
         Raises:
             ConfigurationError: The location is not in PostgreSQL.
         """
         if location.kind != "postgres":
             raise ConfigurationError(f"{location}: a store is kept in PostgreSQL only")
-        return cls(location.conninfo)
+        store = cls(location.conninfo)
+        store._kept = connections
+        return store
 
     def init(self, root: str) -> StoreStatus:
         """Make the store, or bring the one that is there to the newest version; safe to repeat.

@@ -19,7 +19,7 @@ from airflow_provider_ducklake.lake.results import Failure, OperationResult, Tab
 from airflow_provider_ducklake.lake.store.fleet import STEPS
 from airflow_provider_ducklake.lake.store.ledger import LedgerEntry
 from airflow_provider_ducklake.lake.store.store import CatalogStore
-from airflow_provider_ducklake.spark.operations._job import Job, finished
+from airflow_provider_ducklake.spark.operations._job import Job, finished, log
 from airflow_provider_ducklake.spark.operations._shared_jobs import SharedJobs
 from airflow_provider_ducklake.spark.operations._upkeep import Step, upkeep_steps
 
@@ -39,6 +39,7 @@ FLEET_OPTIONS = (
 class _Means:
     """What all catalogs share."""
 
+    store: CatalogStore
     connections: KeptConnections
     jobs: SharedJobs
 
@@ -51,7 +52,6 @@ class _Outcome:
     tables: tuple[TableResult, ...]
     counts: Mapping[str, int]
     failures: tuple[Failure, ...]
-    entries: tuple[LedgerEntry, ...]
 
 
 def fleet_maintenance(job: Job) -> OperationResult:
@@ -66,17 +66,15 @@ def fleet_maintenance(job: Job) -> OperationResult:
     """
     started = time.monotonic()
     work = _parse(job.options.text("work"))
-    store = CatalogStore.at(job.lake.location)
-    store.status()
     threads = job.options.integer("threads", at_least=1) or max(16, 2 * (os.cpu_count() or 1))
     with (
         closing(KeptConnections(job.lake.location.conninfo)) as kept,
         ThreadPoolExecutor(threads, thread_name_prefix="catalog") as pool,
     ):
-        means = _Means(kept, SharedJobs(job.runner))
+        store = CatalogStore.at(job.lake.location, connections=kept)
+        store.status()
+        means = _Means(store, kept, SharedJobs(job.runner))
         outcomes = list(pool.map(lambda item: _maintain(job, means, *item), work.items()))
-    if not job.dry_run:
-        store.write_ledger(entry for outcome in outcomes for entry in outcome.entries)
     counts = {
         "catalogs": len(outcomes),
         "catalogs_failed": sum(bool(outcome.failures) for outcome in outcomes),
@@ -108,6 +106,7 @@ def _parse(text: str | None) -> dict[str, Sequence[str]]:
 
 
 def _maintain(job: Job, means: _Means, catalog: str, steps: Sequence[str]) -> _Outcome:
+    """Run the steps of one catalog, and note them; whatever goes wrong is its own affair alone."""
     tables: list[TableResult] = []
     counts: dict[str, int] = {}
     failures: list[Failure] = []
@@ -117,16 +116,16 @@ def _maintain(job: Job, means: _Means, catalog: str, steps: Sequence[str]) -> _O
         entry = LedgerEntry(catalog, step.name, utc_now(), 0.0, job.info.author)
         try:
             result = step.run(_job_of(job, means, catalog, step))
-        except LakeError as error:
-            failures.append(Failure(type(error).__name__, f"{catalog}: {step.name}: {error}"))
-            entries.append(
-                replace(entry, seconds=time.monotonic() - clock, error=" ".join(str(error).split()))
-            )
+        except Exception as error:
+            failure = _failure_of(error, catalog, step.name)
+            failures.append(replace(failure, message=f"{catalog}: {step.name}: {failure.message}"))
+            said = " ".join(failure.message.split())
+            entries.append(replace(entry, seconds=time.monotonic() - clock, error=said))
             if isinstance(error, NotFound):
                 break  # it was dropped since the plan was made
             continue
-        said = [*result.failures, *_failed_tables(result)]
-        failures += [replace(f, message=f"{catalog}: {step.name}: {f.message}") for f in said]
+        told = [*result.failures, *_failed_tables(result)]
+        failures += [replace(f, message=f"{catalog}: {step.name}: {f.message}") for f in told]
         tables += [
             replace(table, table=f"{catalog}: {table.table}", error=None)
             for table in result.tables
@@ -134,8 +133,32 @@ def _maintain(job: Job, means: _Means, catalog: str, steps: Sequence[str]) -> _O
         ]
         for name, count in result.counts.items():
             counts[name] = counts.get(name, 0) + count
-        entries.append(_entry(entry, result, said))
-    return _Outcome(catalog, tuple(tables), counts, tuple(failures), tuple(entries))
+        entries.append(_entry(entry, result, told))
+    if not job.dry_run:
+        failures += _note(means.store, catalog, entries)
+    return _Outcome(catalog, tuple(tables), counts, tuple(failures))
+
+
+def _failure_of(error: Exception, catalog: str, step: str) -> Failure:
+    """Return an error of one catalog; of one nobody foresaw, the log has the rest."""
+    if isinstance(error, LakeError):
+        return Failure(type(error).__name__, str(error))
+    log.error("%s of catalog %s failed", step, catalog, exc_info=error)
+    # Its text is not written for the catalog's tenants, who see the ledger.
+    return Failure(
+        LakeError.__name__,
+        f"an unexpected {type(error).__name__}, as of rows in the catalog that make no sense: the "
+        "log of this job has the traceback, and fsck may find the rows",
+    )
+
+
+def _note(store: CatalogStore, catalog: str, entries: Sequence[LedgerEntry]) -> list[Failure]:
+    """Write the ledger as a catalog ends, so that a job killed later has told of it."""
+    try:
+        store.write_ledger(entries)
+    except LakeError as error:
+        return [Failure(type(error).__name__, f"{catalog}: not noted in the ledger: {error}")]
+    return []
 
 
 def _failed_tables(result: OperationResult) -> Iterator[Failure]:
