@@ -13,6 +13,7 @@ from airflow_provider_ducklake.kernels.tasks import AppendTask
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.errors import BadInput, ConfigurationError, LakeError
 from airflow_provider_ducklake.lake.model import WrittenFile
+from airflow_provider_ducklake.spark.failures import cause_of
 from airflow_provider_ducklake.spark.runner import error_named
 from airflow_provider_ducklake.spark.schema import ColumnMatch, quote_name, spark_type
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
+_NAMED = 3  # sources an error names
 _BY_ENDING = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".orc": "orc", ".avro": "avro"}
 
 
@@ -59,7 +61,13 @@ def read_source(
             data.createOrReplaceTempView("source")
         return spark.sql(sql)
     except (PySparkException, Py4JJavaError) as error:
-        raise BadInput(f"the source cannot be read: {first_line(error)}") from error
+        raise BadInput(f"{_named(sources)} cannot be read: {cause_of(error)}") from error
+
+
+def _named(sources: Sequence[str]) -> str:
+    more = len(sources) - _NAMED
+    shown = ", ".join(sources[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"the source {shown}" if sources else "the query"
 
 
 def format_of(sources: Sequence[str], source_format: str | None) -> str:
@@ -84,14 +92,6 @@ def _load(
     for name, value in options.items():
         reader = reader.option(name, value)
     return reader.load(list(sources))
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of a Spark error that says something, without its stack."""
-    get_message = getattr(error, "getMessage", None)
-    text = str(get_message()) if callable(get_message) else str(error)
-    lines = [line.strip() for line in (text or str(error)).splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0][:500]
 
 
 def write_files(
@@ -119,7 +119,7 @@ def write_files(
     try:
         rows = answers.collect()
     except (PySparkException, Py4JJavaError) as error:
-        raise BadInput(f"the rows could not be read or written: {_reason(error)}") from error
+        raise BadInput(f"the rows could not be read or written: {cause_of(error)}") from error
     files: list[WrittenFile] = []
     failure: LakeError | None = None
     for kind, payload in rows:
@@ -197,10 +197,3 @@ class _Writer:
         except LakeError as error:
             kind, payload = type(error).__name__, str(error).encode()
         yield pa.RecordBatch.from_pydict({"kind": [kind], "payload": [payload]})
-
-
-def _reason(error: Exception) -> str:
-    """Return what went wrong in a task: the innermost cause, not Spark's frame around it."""
-    text = str(error)
-    marker = "Caused by:"
-    return first_line(Exception(text.rsplit(marker, 1)[-1] if marker in text else text))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.errors import LakeError
+from airflow_provider_ducklake.spark.failures import cause_of
 from airflow_provider_ducklake.storage import objects
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class SparkRunner:
         try:
             answers = job.collect()
         except Py4JJavaError as error:
-            raise LakeError(f"{description or 'a Spark job'} failed: {_cause(error)}") from error
+            raise LakeError(f"{description or 'a Spark job'} failed: {cause_of(error)}") from error
         return [_rebuilt(answer) for answer in answers]
 
 
@@ -120,11 +121,3 @@ def error_named(name: str, message: str) -> LakeError:
     """Return the error of that class name; a plain LakeError when the name is not ours."""
     kind = getattr(errors, name, getattr(objects, name, LakeError))
     return kind(message) if issubclass(kind, LakeError) else LakeError(message)
-
-
-def _cause(error: Exception) -> str:
-    """Return the one line of a Spark failure that says what happened in the worker."""
-    text = str(getattr(error, "java_exception", error))
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    python = [line for line in lines if "Error" in line and not line.startswith(("at ", "File"))]
-    return (python or lines or ["no reason given"])[-1][:500]

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_ducklake.lake.errors import LakeError
@@ -23,6 +24,15 @@ _SETTINGS: Final = {
     # Jobs of several tenants share the slots; a single job has them all as before.
     "spark.scheduler.mode": "FAIR",
 }
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+# These print stacks for what ends the job anyway, and is then said in one line.
+_SAID_BY_THE_JOB: Final = (
+    "org.apache.spark.api.python",
+    "org.apache.spark.executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.sql.execution",
+    "org.apache.spark.util.Utils",
+)
 _CHECK_EVERY: Final = 1.0  # seconds
 
 
@@ -47,6 +57,7 @@ def open_context(name: str, master: str | None = None) -> Iterator[SparkContext]
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
 
+    _log_quietly()
     conf = SparkConf()
     if not _is_submitted():
         # spark-submit has said both already, in a place this object does not read.
@@ -61,6 +72,7 @@ def open_context(name: str, master: str | None = None) -> Iterator[SparkContext]
             "newer (JAVA_HOME) and, for a cluster, a reachable master"
         ) from error
     _leave_with_parent()
+    _silence(context)
     try:
         yield context
     finally:
@@ -72,6 +84,30 @@ def sql_session(context: SparkContext) -> SparkSession:
     from pyspark.sql import SparkSession
 
     return SparkSession(context)
+
+
+def _log_quietly() -> None:
+    """Give a JVM started from here our log settings, unless this machine has its own."""
+    import pyspark
+
+    options = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    own = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"), _LOG_SETTINGS.name)
+    if "log4j" not in options and not own.is_file():
+        setting = f'"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"'
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{options} {setting}".strip()
+
+
+def _silence(context: SparkContext) -> None:
+    """Keep the stacks of failing tasks and queries away from stderr."""
+    from pyspark.logger import PySparkLogger
+
+    java = context._jvm
+    assert java is not None
+    log4j = java.org.apache.logging.log4j
+    for name in _SAID_BY_THE_JOB:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
 
 
 def _is_submitted() -> bool:
