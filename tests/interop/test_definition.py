@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_ducklake.lake.commit import CommitInfo
-from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.spark.operations import run_operation
 from airflow_provider_ducklake.spark.runner import LocalRunner
@@ -92,8 +92,9 @@ def test_table_made_by_us(judge: Judge) -> None:
     judge.insert_values("main.t", (1, "a", None, None, None, None, None))
     assert any("at_year=" in name or "year=" in name for name in judge.lake.stored_files())
     head = judge.model.head
-    with pytest.raises(ConfigurationError, match="exists"):
-        judge.operations.run("create_table", "main.t", columns="id int64")
+    for dry_run in (True, False):
+        with pytest.raises(ConfigurationError, match="exists"):
+            judge.operations.run("create_table", "main.t", columns="id int64", dry_run=dry_run)
     judge.operations.run("create_table", "main.t", columns="id int64", if_not_exists=True)
     judge.accept({})
     assert judge.model.head == head
@@ -111,6 +112,37 @@ def test_retry_returns_the_first_table(judge: Judge) -> None:
     with pytest.raises(ConfigurationError, match="exists"):
         judge.operations.run("create_table", "main.t", columns="id int64", commit=other)
     judge.check()
+
+
+def test_specs_that_do_not_fit(judge: Judge) -> None:
+    """Refused before anything is written, in a dry run alike: stock clients could not insert."""
+    for partition, sort in (("", "nocol"), ("", "sum(id)"), ("nocol", "")):
+        for dry_run in (True, False):
+            with pytest.raises(LakeError, match="key"):
+                judge.operations.run(
+                    "create_table",
+                    "main.t",
+                    columns="id int64",
+                    partition_by=partition,
+                    sorted_by=sort,
+                    dry_run=dry_run,
+                )
+    assert judge.client.tables() == frozenset()
+
+
+def test_schema_made_with_its_table(judge: Judge) -> None:
+    """One snapshot that says so; the next table finds the schema, and stock clients use both."""
+    planned = judge.dry_run("create_table", "Neu.t", columns="id int64")
+    assert planned.messages == ("would create schema Neu", "would create Neu.t (id BIGINT)")
+    made = judge.operations.run("create_table", "Neu.t", columns="id int64")
+    assert made.messages == ("created schema Neu", "created Neu.t (id BIGINT)")
+    judge.accept({"Neu.t": ModelTable(("id",))})
+    changes = judge.client.snapshots()[-1].changes
+    assert changes == {("schemas_created", ("Neu",)), ("tables_created", ("Neu.t",))}
+    judge.operations.run("create_table", "neu.u", columns="id int64", sorted_by="id")
+    judge.accept({"Neu.u": ModelTable(("id",))})
+    judge.insert_values("Neu.u", (1,))
+    life_goes_on(judge, "Neu.t")
 
 
 def _bare(kind: str) -> str:

@@ -11,7 +11,12 @@ from airflow_provider_ducklake.lake.lake import Lake, LakeView
 from airflow_provider_ducklake.lake.model import Table
 from airflow_provider_ducklake.lake.reader import read_snapshots
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
-from airflow_provider_ducklake.lake.tables import create_table
+from airflow_provider_ducklake.lake.tables import (
+    commit_table,
+    exists_already,
+    has_new_schema,
+    plan_table,
+)
 from airflow_provider_ducklake.spark.operations._job import Job, chosen_tables, finished
 
 CREATE_LAKE_OPTIONS = ("encrypted", "if_not_exists")
@@ -43,27 +48,39 @@ def create_new_table(job: Job) -> OperationResult:
         raise ConfigurationError("create_table needs --option columns='id int64, name varchar'")
     columns = parse_columns(definition)
     name = job.tables[0]
-    before = job.lake.head().snapshot_id
     # Looked up first: the table that an earlier try of this job made is no reason to refuse.
     done = job.find_done(name)
     if done is not None:
+        before = job.lake.head().snapshot_id
         return finished(job, started, before, [done], already_done=True)
-    if job.dry_run:
-        shown = ", ".join(f"{column.name} {column.sql_type}" for column in columns)
-        return finished(job, started, before, messages=(f"would create {name} ({shown})",))
-    commit = create_table(
-        job.lake,
-        name,
-        columns,
-        partition_by=job.options.text("partition_by") or "",
-        sorted_by=job.options.text("sorted_by") or "",
-        if_not_exists=bool(job.options.flag("if_not_exists")),
-        info=job.info_for(name),
-    )
-    if commit is None:
+    partition_by = job.options.text("partition_by") or ""
+    sorted_by = job.options.text("sorted_by") or ""
+    may_exist = bool(job.options.flag("if_not_exists"))
+    with job.lake.view() as view:
+        before = view.head.snapshot_id
+        planned = plan_table(
+            view,
+            name,
+            columns,
+            partition_by=partition_by,
+            sorted_by=sorted_by,
+            create_schema=True,
+        )
+        exists = exists_already(view, planned, may=may_exist)
+    if exists:
         return finished(job, started, before, messages=(f"{name} exists already",))
+    shown = ", ".join(f"{column.name} {column.sql_type}" for column in columns)
+    verb = "would create" if job.dry_run else "created"
+    messages = [f"{verb} {planned.full_name} ({shown})"]
+    if has_new_schema(planned):
+        messages.insert(0, f"{verb} schema {planned.schema.name}")
+    if job.dry_run:
+        return finished(job, started, before, messages=messages)
+    commit = commit_table(job.lake, planned, base=before, info=job.info_for(name))
     result = TableResult(name, snapshot_id=commit.snapshot.snapshot_id)
-    return finished(job, started, before, [result], already_done=commit.already_done)
+    return finished(
+        job, started, before, [result], messages=messages, already_done=commit.already_done
+    )
 
 
 def info(job: Job) -> OperationResult:
