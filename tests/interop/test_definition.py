@@ -31,22 +31,48 @@ TYPES = {
 }
 
 
-def _create(lake: LakeUnderTest, **options: str) -> None:
+def _create(lake: LakeUnderTest, *, dry_run: bool = False, **options: str) -> str:
     location = replace(lake.location, data_path=lake.data_path)
-    run_operation("create_lake", Lake.open(location), options, runner=LocalRunner())
+    made = run_operation(
+        "create_lake", Lake.open(location), options, runner=LocalRunner(), dry_run=dry_run
+    )
+    return " ".join(made.messages)
 
 
 def test_lake_made_by_us(lake_under_test: LakeUnderTest) -> None:
     """The reference attaches a lake we created, at snapshot 0, and works in it."""
-    _create(lake_under_test)
-    with pytest.raises(ConfigurationError, match="already"):
-        _create(lake_under_test)
-    _create(lake_under_test, if_not_exists="true")
+    assert "would create" in _create(lake_under_test, dry_run=True)
+    if lake_under_test.kind != "store":
+        with pytest.raises(ConfigurationError, match="--data-path"):
+            Lake.plan_creation(lake_under_test.location)
+    assert lake_under_test.data_path in _create(lake_under_test)
+    for dry_run in (True, False):
+        with pytest.raises(ConfigurationError, match="already"):
+            _create(lake_under_test, dry_run=dry_run)
+        said = _create(lake_under_test, dry_run=dry_run, if_not_exists="true")
+        assert "exists already" in said
     judge = Judge(lake_under_test)
     assert judge.model.kept == (0,)
     judge.create_table("main.t", {"id": "INTEGER"})
     life_goes_on(judge, "main.t")
     judge.close()
+
+
+@pytest.mark.parametrize("lake_factory", ["sqlite", "duckdb", "postgres"], indirect=True)
+def test_relative_data_path(
+    lake_under_test: LakeUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stored as absolute: whoever works elsewhere finds the same files."""
+    monkeypatch.chdir(lake_under_test.directory)
+    _create(replace(lake_under_test, data_path="data/"))
+    (lake_under_test.directory / "elsewhere").mkdir()
+    monkeypatch.chdir(lake_under_test.directory / "elsewhere")
+    assert Lake.open(lake_under_test.location).data_path == lake_under_test.data_path
+    judge = Judge(lake_under_test)
+    judge.create_table("main.t", {"id": "INTEGER"})
+    life_goes_on(judge, "main.t")
+    judge.close()
+    assert lake_under_test.stored_files()
 
 
 def test_same_catalog_as_the_references(lake_factory: LakeFactory) -> None:

@@ -27,15 +27,18 @@ INFO_OPTIONS: tuple[str, ...] = ()
 def create_new_lake(job: Job) -> OperationResult:
     """Create the metadata tables of a new lake."""
     started = time.monotonic()
+    location, storage = job.lake.location, job.settings.storage
+    may_exist = bool(job.options.flag("if_not_exists"))
+    is_new = Lake.plan_creation(location, storage=storage, if_not_exists=may_exist)
+    if not is_new:
+        before = job.lake.head().snapshot_id
+        return finished(job, started, before, messages=(f"{job.lake} exists already",))
     if job.dry_run:
         return finished(job, started, 0, messages=(f"would create {job.lake}",))
-    Lake.create(
-        job.lake.location,
-        storage=job.settings.storage,
-        encrypted=bool(job.options.flag("encrypted")),
-        if_not_exists=bool(job.options.flag("if_not_exists")),
-    )
-    return finished(job, started, job.lake.head().snapshot_id)
+    encrypted = bool(job.options.flag("encrypted"))
+    Lake.create(location, storage=storage, encrypted=encrypted, if_not_exists=may_exist)
+    messages = (f"created, with its data in {job.lake.data_path}",)
+    return finished(job, started, job.lake.head().snapshot_id, messages=messages)
 
 
 def create_new_table(job: Job) -> OperationResult:
