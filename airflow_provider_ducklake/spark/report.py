@@ -9,8 +9,9 @@ def render(result: OperationResult) -> str:
     """Return a result as a short report."""
     lines = [f"{result.operation} on {result.lake}{_note(result)}", f"  {_snapshots(result)}"]
     lines += [f"  {message}" for message in result.messages]
+    describe = _described if result.operation == "info" else _table
     for table in result.tables:
-        lines += _table(table)
+        lines += describe(table)
     lines += [f"  FAILED: {failure.message}" for failure in result.failures]
     lines += [f"  {name}: {value:,}" for name, value in result.counts.items() if value]
     lines.append(f"  {result.seconds:.1f} s")
@@ -48,6 +49,19 @@ def _table(table: TableResult) -> list[str]:
     lines = [f"  {table.table}: {', '.join(parts)}"]
     lines += [f"    {entry.count:,} left alone: {entry.reason}" for entry in table.skipped]
     return lines
+
+
+def _described(table: TableResult) -> list[str]:
+    """Return a table as it is: nothing became of it, so there is no before and after."""
+    if table.error is not None:
+        return _table(table)
+    parts = [
+        f"{table.rows:,} rows",
+        f"{table.files_after:,} files of {size_text(table.bytes_out)}",
+        f"{table.deleted_rows:,} deleted rows ({table.delete_ratio:.1%} of those in files)",
+        f"{table.inlined_rows:,} inlined rows",
+    ]
+    return [f"  {table.table}: {', '.join(parts)}"]
 
 
 def size_text(size: int) -> str:

@@ -10,6 +10,7 @@ from airflow_provider_ducklake.lake.commit import CommitInfo
 from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.spark.operations import run_operation
+from airflow_provider_ducklake.spark.report import render
 from airflow_provider_ducklake.spark.runner import LocalRunner
 from tests.interop.aftermath import life_goes_on
 from tests.interop.judge import Judge
@@ -125,6 +126,24 @@ def test_table_made_by_us(judge: Judge) -> None:
     judge.accept({})
     assert judge.model.head == head
     life_goes_on(judge, "main.t")
+
+
+def test_info_describes(judge: Judge) -> None:
+    """Rows, files and the share of deleted rows as they are, and which snapshots are kept."""
+    judge.client.set_option("data_inlining_row_limit", 0)
+    judge.create_table("main.t", {"id": "INTEGER"})
+    judge.insert_values("main.t", *((i,) for i in range(20)))
+    judge.delete("main.t", "id < 5", lambda row: row["id"] < 5)
+    told = judge.dry_run("info")
+    (table,) = told.tables
+    assert (table.rows, table.deleted_rows, table.delete_ratio) == (15, 5, 0.25)
+    first, last = judge.client.snapshots()[0], judge.client.snapshots()[-1]
+    for snapshot in (first, last):
+        assert f"{snapshot.snapshot_id} of {snapshot.time:%Y-%m-%d %H:%M:%S}" in told.messages[1]
+    shown = render(told)
+    assert "main.t: 15 rows, 1 files of" in shown
+    assert "5 deleted rows (25.0% of those in files)" in shown
+    assert "->" not in shown
 
 
 def test_retry_returns_the_first_table(judge: Judge) -> None:

@@ -7,6 +7,7 @@ import time
 from airflow_provider_ducklake.lake.columns import parse_columns
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.lake.inlined import count_live_rows
+from airflow_provider_ducklake.lake.instants import format_instant
 from airflow_provider_ducklake.lake.lake import Lake, LakeView
 from airflow_provider_ducklake.lake.model import Table
 from airflow_provider_ducklake.lake.reader import read_snapshots
@@ -94,28 +95,34 @@ def info(job: Job) -> OperationResult:
         scheduled = view.session.value(
             "SELECT count(*) FROM {ducklake_files_scheduled_for_deletion}"
         )
+        snapshots = read_snapshots(view.session)
         counts = {
-            "snapshots": len(read_snapshots(view.session)),
+            "snapshots": len(snapshots),
             "tables": len(tables),
             "files_scheduled_for_deletion": int(scheduled),
         }
+        first, last = snapshots[0], snapshots[-1]
+        kept = (
+            f"snapshots {first.snapshot_id} of {format_instant(first.time)} "
+            f"to {last.snapshot_id} of {format_instant(last.time)}"
+        )
         return finished(
             job,
             started,
             view.head.snapshot_id,
             tables,
             counts=counts,
-            messages=(f"data path {view.data_path}",),
+            messages=(f"data path {view.data_path}", kept),
         )
 
 
 def _describe(view: LakeView, table: Table) -> TableResult:
     files = view.live_files(table)
+    stored = sum(file.record_count for file in files)
     deleted = sum(
         sum(d.delete_count for d in file.delete_files) + len(file.inlined_deletes) for file in files
     )
     inlined = count_live_rows(view.session, table.table_id)
-    rows = sum(file.record_count for file in files) - deleted + inlined
     size = sum(file.file_size_bytes for file in files)
     return TableResult(
         table.full_name,
@@ -123,7 +130,8 @@ def _describe(view: LakeView, table: Table) -> TableResult:
         files_after=len(files),
         bytes_in=size,
         bytes_out=size,
-        rows=rows,
+        rows=stored - deleted + inlined,
         deleted_rows=deleted,
         inlined_rows=inlined,
+        delete_ratio=round(deleted / stored, 6) if stored else 0.0,
     )
