@@ -10,7 +10,8 @@ def render(result: OperationResult) -> str:
     lines = [f"{result.operation} on {result.lake}{_note(result)}", f"  {_snapshots(result)}"]
     lines += [f"  {message}" for message in result.messages]
     describe = _described if result.operation == "info" else _table
-    for table in result.tables:
+    # What create_table made, its message tells: a new table has no files to count.
+    for table in result.tables if result.operation != "create_table" else ():
         lines += describe(table)
     lines += [f"  FAILED: {failure.message}" for failure in result.failures]
     lines += [f"  {name}: {value:,}" for name, value in result.counts.items() if value]
@@ -34,6 +35,8 @@ def _table(table: TableResult) -> list[str]:
     if table.error is not None:
         return [f"  {table.table}: FAILED: {table.error}"]
     parts = [f"files {table.files_before:,} -> {table.files_after:,}"]
+    if not table.is_changed and table.files_before == table.files_after:
+        parts = [f"nothing to do, {table.files_after:,} files"]
     if table.files_in or table.files_out:
         parts.append(f"{table.files_in:,} in, {table.files_out:,} out")
     if table.bytes_in or table.bytes_out:
