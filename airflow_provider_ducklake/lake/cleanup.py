@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from airflow_provider_ducklake.lake.errors import DamagedLake, SafetyRefusal
-from airflow_provider_ducklake.lake.instants import parse_cutoff, parse_instant, parse_interval
+from airflow_provider_ducklake.lake.instants import before, parse_cutoff, parse_instant
 from airflow_provider_ducklake.lake.lake import Lake, LakeView
 from airflow_provider_ducklake.lake.paths import Location, join
 from airflow_provider_ducklake.lake.reader import check_format, read_options
@@ -52,12 +52,13 @@ def deletion_cutoff(
     force: bool = False,
     floor: timedelta | None = None,
 ) -> datetime:
-    """Return the instant before which files may go, and refuse one that is too recent.
+    """Return the instant before which files may go, and refuse a wish for one too recent.
 
     Args:
         view: The lake, for its option `delete_older_than`.
         now: The current instant.
-        older_than: An age or an instant; None takes the lake's option.
+        older_than: An age or an instant; None takes the lake's option, or the floor if that is
+            longer: nobody asked for less.
         everything: No waiting at all.
         force: A person has decided to go below the grace period.
         floor: Smallest age that needs no force; None is the lake's option.
@@ -66,18 +67,19 @@ def deletion_cutoff(
         SafetyRefusal: The cutoff is more recent than the floor allows, without force.
         ConfigurationError: `older_than` cannot be read.
     """
-    grace = parse_interval(view.option("delete_older_than") or "2 days")
+    granted = before(view.option("delete_older_than") or "2 days", now)
+    newest = granted if floor is None else now - floor
     if everything:
         cutoff = now + timedelta(microseconds=1)
     elif older_than:
         cutoff = parse_cutoff(older_than, now)
     else:
-        cutoff = now - grace
-    floor = grace if floor is None else floor
-    if cutoff > now - floor and not force:
+        return granted if force else min(granted, newest)
+    if cutoff > newest and not force:
         raise SafetyRefusal(
-            f"this would delete files younger than {_days(floor)}, which a running reader or an "
-            "uncommitted job may still need; wait, or give force=true if nobody uses this lake"
+            f"this would delete files younger than {_days(now - newest)}, which a running reader "
+            "or an uncommitted job may still need; wait, or give force=true if nobody uses this "
+            "lake"
         )
     return cutoff
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.types import NESTED, duckdb_type, normalise
+
+_RESERVED: Final = "_ducklake_internal_"  # as the row ids and snapshots that data files carry
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +115,16 @@ def parse_type(text: str, name: str = "") -> Column:
 
 
 def number_columns(columns: Iterable[Column], first: int = 1) -> tuple[Column, ...]:
-    """Return the columns with consecutive ids, a parent before its children."""
+    """Return the columns with consecutive ids, a parent before its children.
+
+    Raises:
+        BadInput: A name is doubled, or one that DuckLake's files use for themselves.
+    """
     columns = tuple(columns)
     _refuse_doubled(columns)
+    for column in columns:
+        if column.name.lower().startswith(_RESERVED):
+            raise BadInput(f"column {column.name!r}: names in {_RESERVED}… are DuckLake's own")
     numbered, _ = _number(columns, first)
     return numbered
 

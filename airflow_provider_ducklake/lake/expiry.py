@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.file_rows import remove_data_files, schedule
 from airflow_provider_ducklake.lake.files import inlined_delete_table
 from airflow_provider_ducklake.lake.inlined import drop_inlined_tables
 from airflow_provider_ducklake.lake.instants import utc_now
-from airflow_provider_ducklake.lake.lake import Lake
+from airflow_provider_ducklake.lake.lake import Lake, LakeView
 from airflow_provider_ducklake.lake.model import Snapshot
 from airflow_provider_ducklake.lake.reader import check_format, read_options
 from airflow_provider_ducklake.lake.references import full_path, table_directories
@@ -139,10 +139,7 @@ def _expire(lake: Lake, ids: Sequence[int]) -> ExpiryOutcome:
         )
         for table in ("ducklake_snapshot", "ducklake_snapshot_changes"):
             session.execute_in("DELETE FROM {gone} WHERE snapshot_id IN (??)", ids, gone=table)
-        tables = _unreached_tables(session)
-        data_files = _unreached_files(session, "data_file", tables, data_path)
-        delete_files = _unreached_files(session, "delete_file", tables, data_path)
-        delete_files |= _deletes_of(session, data_files, data_path)
+        tables, data_files, delete_files = _reached_by_none(session, data_path)
         _remove(session, "ducklake_data_file", data_files)
         _remove(session, "ducklake_delete_file", delete_files)
         now = utc_now()
@@ -151,39 +148,79 @@ def _expire(lake: Lake, ids: Sequence[int]) -> ExpiryOutcome:
         _remove_tables(session, tables)
         _remove_entries(session)
         _remove_inlined(session, data_files)
-        return ExpiryOutcome(
-            len(found),
-            len(data_files),
-            len(delete_files),
-            sum(size for files in (data_files, delete_files) for _, size in files.values()),
-        )
+        return _outcome(len(found), data_files, delete_files)
+
+
+def predict_expiry(view: LakeView, plan: ExpiryPlan) -> ExpiryOutcome:
+    """Return what `commit_expiry` would do, from a catalog in which nothing has happened yet."""
+    if not plan.expired:
+        return ExpiryOutcome()
+    _, data_files, delete_files = _reached_by_none(view.session, view.data_path, plan.expired)
+    return _outcome(len(plan.expired), data_files, delete_files)
 
 
 Files = dict[int, tuple[str, int]]  # id -> (full path, bytes)
 
 
-def unreached(alias: str) -> str:
+def _outcome(snapshots: int, data_files: Files, delete_files: Files) -> ExpiryOutcome:
+    size = sum(size for files in (data_files, delete_files) for _, size in files.values())
+    return ExpiryOutcome(snapshots, len(data_files), len(delete_files), size)
+
+
+def _reached_by_none(
+    session: Session, data_path: str, expiring: Sequence[int] = ()
+) -> tuple[list[int], Files, Files]:
+    """Return the tables, data files and delete files that no kept snapshot reaches.
+
+    Args:
+        session: A transaction on the catalog.
+        data_path: The lake's data path.
+        expiring: Snapshots that are still there but count as gone, ascending.
+    """
+    tables = _unreached_tables(session, expiring)
+    data_files = _unreached_files(session, "data_file", tables, data_path, expiring)
+    delete_files = _unreached_files(session, "delete_file", tables, data_path, expiring)
+    return tables, data_files, delete_files | _deletes_of(session, data_files, data_path)
+
+
+def unreached(alias: str, expiring: Sequence[int] = ()) -> str:
     """Return the condition that no kept snapshot sees the row of that alias."""
     return (
         f"{alias}.end_snapshot IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {{ducklake_snapshot}} s "
-        f"WHERE s.snapshot_id >= {alias}.begin_snapshot AND s.snapshot_id < {alias}.end_snapshot)"
+        f"WHERE s.snapshot_id >= {alias}.begin_snapshot AND s.snapshot_id < {alias}.end_snapshot"
+        f"{_none_of(expiring)})"
     )
 
 
-def _unreached_tables(session: Session) -> list[int]:
+def _none_of(expiring: Sequence[int]) -> str:
+    if not expiring:
+        return ""
+    first, last = int(expiring[0]), int(expiring[-1])
+    if last - first + 1 == len(expiring):
+        return f" AND s.snapshot_id NOT BETWEEN {first} AND {last}"
+    return f" AND s.snapshot_id NOT IN ({', '.join(str(int(i)) for i in expiring)})"
+
+
+def _unreached_tables(session: Session, expiring: Sequence[int]) -> list[int]:
     """Return the tables of which no version is visible at any kept snapshot."""
     rows = session.rows(
-        f"SELECT DISTINCT t.table_id FROM {{ducklake_table}} t WHERE {unreached('t')} "
+        f"SELECT DISTINCT t.table_id FROM {{ducklake_table}} t WHERE {unreached('t', expiring)} "
         "AND NOT EXISTS (SELECT 1 FROM {ducklake_table} o WHERE o.table_id = t.table_id "
-        f"AND NOT ({unreached('o')}))"
+        f"AND NOT ({unreached('o', expiring)}))"
     )
     return [int(table_id) for (table_id,) in rows]
 
 
-def _unreached_files(session: Session, kind: str, tables: Collection[int], data_path: str) -> Files:
+def _unreached_files(
+    session: Session,
+    kind: str,
+    tables: Collection[int],
+    data_path: str,
+    expiring: Sequence[int],
+) -> Files:
     columns = f"f.{kind}_id, f.table_id, f.path, f.path_is_relative, f.file_size_bytes"
     select = f"SELECT {columns} FROM {{ducklake_{kind}}} f WHERE "
-    rows = session.rows(select + unreached("f"))
+    rows = session.rows(select + unreached("f", expiring))
     rows += session.rows_in(select + "f.table_id IN (??)", tables)
     return _with_paths(session, rows, data_path)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def quote_identifier(name: str) -> str:
     """Return a name as a quoted SQL identifier, the only way names enter SQL text here.
@@ -20,3 +22,14 @@ def quote_identifier(name: str) -> str:
 def quote_literal(value: str) -> str:
     """Return text as a quoted SQL string literal, for statements that take no parameters."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def qualified_name(schema: str, table: str) -> str:
+    """Return `schema.table` so that `reader.split_name` reads both parts back.
+
+    A part is double-quoted only where it would be read as something else.
+    """
+    return ".".join(
+        quote_identifier(part) if re.search(r'[."]|^\s|\s$', part) else part
+        for part in (schema, table)
+    )

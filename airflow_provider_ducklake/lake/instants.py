@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Final
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError, UnsupportedCatalog
@@ -12,13 +15,26 @@ _TIMESTAMP: Final = re.compile(
     r"^(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?"
     r"\s*(Z|[+-]\d\d(?::?\d\d)?(?::?\d\d)?)?$"
 )
-_PART: Final = re.compile(
-    r"(\d+(?:\.\d+)?)\s*(weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)"
-    r"(?:\s+|$|(?=\d))",
-    re.IGNORECASE,
-)
+# The units of DuckDB's intervals, to months or to microseconds.
+_MONTHS: Final = {
+    "mon|mons|month|months": 1,
+    "quarter|quarters": 3,
+    "y|yr|yrs|year|years": 12,
+    "dec|decs|decade|decades": 120,
+    "c|cent|century|centuries": 1_200,
+}
+_MICROS: Final = {
+    "us|usec|usecs|microsecond|microseconds": 1,
+    "ms|msec|msecs|millisecond|milliseconds": 1_000,
+    "s|sec|secs|second|seconds": 1_000_000,
+    "m|min|mins|minute|minutes": 60_000_000,
+    "h|hr|hrs|hour|hours": 3_600_000_000,
+    "d|day|days": 86_400_000_000,
+    "w|week|weeks": 604_800_000_000,
+}
+_DAYS_OF_A_PART_OF_A_MONTH: Final = 30  # as DuckDB counts `0.5 months`
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)(?:\s+|$|(?=\d))", re.IGNORECASE)
 _CLOCK: Final = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)$")
-_SECONDS: Final = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 
 def utc_now() -> datetime:
@@ -64,27 +80,58 @@ def _offset(text: str) -> timedelta:
     return -offset if text[0] == "-" else offset
 
 
-def parse_interval(text: str) -> timedelta:
-    """Parse a duration such as `7 days`, `24h`, `1 day 12 hours` or DuckDB's `48:00:00`.
+def before(text: str, now: datetime) -> datetime:
+    """Return the instant so long before now: `7 days`, `24h`, `1 month`, `1 day 12:00:00`.
+
+    Months and years count back on the calendar of UTC, the last day of a month standing for days
+    the month has not.
+
+    Args:
+        text: A duration in DuckDB's words, as people write it and as a lake's options hold it.
+        now: The instant to count back from.
 
     Raises:
-        ConfigurationError: It is none of these, or negative.
+        ConfigurationError: It is none, or negative, or longer ago than there are dates.
     """
-    rest, total = text.strip(), 0.0
+    months, rest = _parse_interval(text)
+    years, month = divmod(now.year * 12 + now.month - 1 - months, 12)
+    try:
+        last = monthrange(years, month + 1)[1]
+        return now.replace(year=years, month=month + 1, day=min(now.day, last)) - rest
+    except (ValueError, OverflowError):
+        raise ConfigurationError(f"{text!r} is longer ago than there are dates") from None
+
+
+def _parse_interval(text: str) -> tuple[int, timedelta]:
+    """Return whole months and the rest of a duration."""
+    rest, months, micros = text.strip(), 0, 0.0
+    found = False
     while match := _PART.match(rest):
-        total += float(match[1]) * _SECONDS[match[2][0].lower()]
-        rest = rest[match.end() :]
+        amount, unit = Decimal(match[1]), match[2].lower()
+        if length := _unit(_MONTHS, unit):
+            whole, part = divmod(amount * length, 1)
+            months += int(whole)
+            micros += float(part) * _DAYS_OF_A_PART_OF_A_MONTH * _unit(_MICROS, "d")
+        elif length := _unit(_MICROS, unit):
+            micros += float(amount * length)
+        else:
+            break
+        found, rest = True, rest[match.end() :]
     if clock := _CLOCK.match(rest):
-        total += int(clock[1]) * 3_600 + int(clock[2]) * 60 + float(clock[3])
-        rest = ""
-    elif total == 0 and not re.search(r"\d", text):
-        rest = text or "nothing"
-    if rest.strip():
+        seconds = int(clock[1]) * 3_600 + int(clock[2]) * 60 + float(clock[3])
+        found, micros, rest = True, micros + seconds * 1_000_000, ""
+    if rest.strip() or not found:
         raise ConfigurationError(
-            f"{text!r} is no duration: write e.g. '7 days', '36 hours' or '90m' (months and years "
-            "have no fixed length and are not taken)"
+            f"{text!r} is no duration: write e.g. '7 days', '36 hours', '90m' or '1 month'"
         )
-    return timedelta(seconds=total)
+    try:
+        return months, timedelta(microseconds=micros)
+    except OverflowError:
+        raise ConfigurationError(f"{text!r} is longer than there are dates") from None
+
+
+def _unit(lengths: Mapping[str, int], name: str) -> int:
+    return next((length for names, length in lengths.items() if name in names.split("|")), 0)
 
 
 def parse_cutoff(text: str, now: datetime, option: str = "older_than") -> datetime:
@@ -105,4 +152,4 @@ def parse_cutoff(text: str, now: datetime, option: str = "older_than") -> dateti
                 f"{option} {text!r} has no time or UTC offset: write e.g. 2026-08-05 19:29:09+00"
             )
         return instant
-    return now - parse_interval(text)
+    return before(text, now)

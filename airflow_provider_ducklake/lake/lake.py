@@ -18,7 +18,7 @@ from airflow_provider_ducklake.lake.commit import (
     find_commit,
 )
 from airflow_provider_ducklake.lake.database import Database, Session, open_database
-from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.errors import ConfigurationError, NotFound
 from airflow_provider_ducklake.lake.files import read_live_files
 from airflow_provider_ducklake.lake.inlined import newest_inlined_change
 from airflow_provider_ducklake.lake.instants import format_instant, utc_now
@@ -26,7 +26,7 @@ from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.metadata_tables import FORMAT_VERSION
 from airflow_provider_ducklake.lake.model import DataFile, Snapshot, Table
 from airflow_provider_ducklake.lake.options import LakeOptions
-from airflow_provider_ducklake.lake.paths import agreed_data_path, as_directory
+from airflow_provider_ducklake.lake.paths import agreed_data_path, full_directory
 from airflow_provider_ducklake.storage import StorageOptions, Store, open_store
 
 if TYPE_CHECKING:
@@ -148,20 +148,35 @@ class Lake:
             data_path = lake.data_path
             lake.store(data_path).ensure_writable(data_path)
             return lake
-        if location.data_path is None:
-            raise ConfigurationError(
-                f"{location}: a new lake needs a data path (--data-path DIRECTORY or URL)"
-            )
-        data_path = as_directory(location.data_path)
+        data_path = _new_data_path(location)
         lake.store(data_path).ensure_writable(data_path)
         with lake.database.create() as session:
             if session.has_table("ducklake_metadata"):
-                if not if_not_exists:
-                    raise ConfigurationError(f"{location} holds a lake already")
+                _refuse_existing(location, if_not_exists)
             else:
                 _write_new_lake(session, data_path, encrypted)
         lake.check()
         return lake
+
+    @classmethod
+    def plan_creation(
+        cls,
+        location: CatalogLocation,
+        *,
+        storage: StorageOptions | None = None,
+        if_not_exists: bool = False,
+    ) -> bool:
+        """Tell whether `create` would make a lake, without making anything.
+
+        Raises:
+            ConfigurationError: What `create` would refuse.
+        """
+        lake = cls.open(location, storage=storage)
+        exists = lake._exists()
+        if exists:
+            _refuse_existing(location, if_not_exists)
+            lake.check()
+        return not exists
 
     def __str__(self) -> str:
         return str(self.location)
@@ -236,8 +251,40 @@ class Lake:
         """Return the storage the data lies on."""
         return open_store(path or self.data_path, self.storage)
 
+    def _exists(self) -> bool:
+        name = self.location.catalog
+        if name is None:
+            _new_data_path(self.location)
+            try:
+                with self.database.read() as session:
+                    return session.has_table("ducklake_metadata")
+            except NotFound:
+                return False
+        from airflow_provider_ducklake.lake.store.store import CatalogStore
+
+        store = CatalogStore.at(self.location)
+        store.status()  # where there is no store, no catalog would be made
+        try:
+            return bool(store.catalog(name))
+        except NotFound:
+            return False
+
     def _data_path(self, options: LakeOptions) -> str:
         return agreed_data_path(options.get("data_path") or "", self.location.data_path, self)
+
+
+def _new_data_path(location: CatalogLocation) -> str:
+    """Return the data path of a new lake: no job's working directory may matter to the next."""
+    if location.data_path is None:
+        raise ConfigurationError(
+            f"{location}: a new lake needs a data path (--data-path DIRECTORY or URL)"
+        )
+    return full_directory(location.data_path)
+
+
+def _refuse_existing(location: CatalogLocation, may_exist: bool) -> None:
+    if not may_exist:
+        raise ConfigurationError(f"{location} holds a lake already")
 
 
 def _write_new_lake(session: Session, data_path: str, encrypted: bool) -> None:

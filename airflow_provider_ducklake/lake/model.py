@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_provider_ducklake.lake.columns import Column
+from airflow_provider_ducklake.lake.identifiers import qualified_name
 from airflow_provider_ducklake.lake.statistics import ColumnStatistics
 
 
@@ -74,8 +75,8 @@ class Table:
 
     @property
     def full_name(self) -> str:
-        """`schema.table`, as messages and reports show it."""
-        return f"{self.schema.name}.{self.name}"
+        """`schema.table`, as messages show it and `--table` takes it: odd parts are quoted."""
+        return qualified_name(self.schema.name, self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,13 +187,18 @@ def find_table(tables: Iterable[Table], name: str) -> Table:
 def split_name(name: str) -> tuple[str, str]:
     """Split `schema.table` (parts may be double-quoted) into schema and table name.
 
+    Inside quotes two quotes stand for one, as in SQL.
+
     Raises:
         NotFound: The name is empty or has more than two parts.
     """
     parts, quoted, current = [], False, ""
-    for character in name.strip():
+    text = name.strip()
+    for position, character in enumerate(text):
         if character == '"':
             quoted = not quoted
+            if quoted and position and text[position - 1] == '"':
+                current += character  # the second of two inside quotes
         elif character == "." and not quoted:
             parts.append(current)
             current = ""

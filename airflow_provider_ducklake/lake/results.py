@@ -35,6 +35,7 @@ class TableResult:
         rows: Rows written, registered or flushed.
         deleted_rows: Rows of live files that deletes hide (`info`).
         inlined_rows: Live rows kept in the catalog itself (`info`).
+        delete_ratio: Share of the rows in data files that deletes hide, 0 to 1 (`info`).
         snapshot_id: Snapshot the operation made for this table; None when it made none.
         skipped: What was left alone.
         remaining: Work still to do that a limit kept for the next run (files).
@@ -51,6 +52,7 @@ class TableResult:
     rows: int = 0
     deleted_rows: int = 0
     inlined_rows: int = 0
+    delete_ratio: float = 0.0
     snapshot_id: int | None = None
     skipped: tuple[Skipped, ...] = ()
     remaining: int = 0

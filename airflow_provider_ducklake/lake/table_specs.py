@@ -6,8 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+import duckdb
+
 from airflow_provider_ducklake.lake.columns import Column, find_column
 from airflow_provider_ducklake.lake.errors import BadInput, NotFound
+from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.model import PartitionField, SortKey
 
 _TRANSFORM: Final = re.compile(r"^(year|month|day|hour|identity)\s*\(\s*(.+?)\s*\)$", re.I)
@@ -30,7 +33,7 @@ def parse_partition_spec(text: str, columns: Sequence[Column]) -> tuple[Partitio
             transform, name = match[1].lower(), match[2]
         else:
             transform, name = "identity", part
-        column = find_column(columns, name.strip('"'))
+        column = find_column(columns, _bare(name))
         if column is None:
             raise NotFound(f"partition key {part!r}: there is no column {name!r}")
         _check_transform(transform, column)
@@ -38,8 +41,13 @@ def parse_partition_spec(text: str, columns: Sequence[Column]) -> tuple[Partitio
     return tuple(fields)
 
 
-def parse_sort_spec(text: str) -> tuple[SortKey, ...]:
-    """Parse `a DESC, lower(b) NULLS FIRST` to sort keys; expressions are DuckDB's."""
+def parse_sort_spec(text: str, columns: Sequence[Column]) -> tuple[SortKey, ...]:
+    """Parse `a DESC, lower(b) NULLS FIRST` to sort keys; expressions are DuckDB's.
+
+    Raises:
+        BadInput: An expression names a column there is not, or cannot be computed row by row.
+            Clients could not insert into a table with such a key.
+    """
     keys = []
     for part in _split(text):
         match = _SORT.match(part)
@@ -47,8 +55,25 @@ def parse_sort_spec(text: str) -> tuple[SortKey, ...]:
             raise BadInput(f"sort key {part!r}: write an expression and ASC or DESC")
         direction = (match[2] or "ASC").upper()
         nulls = (match[3] or "LAST").upper()
-        keys.append(SortKey(match[1].strip(), direction, f"NULLS_{nulls}"))
+        key = SortKey(match[1].strip(), direction, f"NULLS_{nulls}")
+        if error := sort_error(columns, [key]):
+            raise BadInput(f"sort key {part!r}: {error}")
+        keys.append(key)
     return tuple(keys)
+
+
+def sort_error(columns: Sequence[Column], keys: Sequence[SortKey]) -> str | None:
+    """Return why some sort expressions cannot be computed from some columns; None if they can."""
+    fields = (f"CAST(NULL AS {c.sql_type}) AS {quote_identifier(c.name)}" for c in columns)
+    # A condition, because DuckDB lets nothing into one that needs more than the row itself.
+    condition = " OR ".join(f"({key.expression}) IS NULL" for key in keys)
+    query = f"SELECT 1 FROM (SELECT {', '.join(fields)}) WHERE {condition} LIMIT 0"
+    with duckdb.connect(":memory:") as connection:
+        try:
+            connection.execute(query)
+        except duckdb.Error as error:
+            return str(error).splitlines()[0]
+    return None
 
 
 def _check_transform(transform: str, column: Column) -> None:
@@ -64,9 +89,18 @@ def _check_transform(transform: str, column: Column) -> None:
         raise BadInput(f"bucket(0, {column.name}): a table needs at least one bucket")
 
 
+def _bare(name: str) -> str:
+    quoted = len(name) > 1 and name[0] == name[-1] == '"'
+    return name[1:-1].replace('""', '"') if quoted else name
+
+
 def _split(text: str) -> list[str]:
-    parts, depth, start = [], 0, 0
+    """Split at commas outside parentheses and quotes."""
+    parts, depth, quote, start = [], 0, "", 0
     for position, character in enumerate(text):
+        if quote or character in "\"'":
+            quote = "" if character == quote else quote or character
+            continue
         depth += {"(": 1, ")": -1}.get(character, 0)
         if character == "," and depth == 0:
             parts.append(text[start:position])

@@ -1,17 +1,16 @@
-"""Creating and dropping schemas and tables, and adding columns."""
+"""Creating and dropping tables, and adding columns."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
 from airflow_provider_ducklake.lake.changes import (
+    Change,
     created_schema,
     created_table,
-    dropped_schema,
     table_change,
 )
 from airflow_provider_ducklake.lake.columns import Column, number_columns
@@ -22,15 +21,20 @@ from airflow_provider_ducklake.lake.lake import Lake, LakeView
 from airflow_provider_ducklake.lake.model import (
     PartitionField,
     PartitionSpec,
-    Schema,
     SortKey,
     Table,
 )
-from airflow_provider_ducklake.lake.reader import read_schemas, read_tables, split_name
+from airflow_provider_ducklake.lake.reader import read_tables, split_name
+from airflow_provider_ducklake.lake.schemas import (
+    NO_ID,
+    add_schema,
+    directory_for,
+    find_schema,
+    live_schemas,
+    plan_schema,
+)
 from airflow_provider_ducklake.lake.table_specs import parse_partition_spec, parse_sort_spec
 
-_NO_ID: Final = -1  # of a table that is planned only
-_PLAIN_NAME: Final = re.compile(r"^[A-Za-z0-9_-]+$")
 # Rows that describe a table and end with it (docs/stable/specification/queries.md, DROP TABLE).
 _OF_A_TABLE: Final = (
     "ducklake_table",
@@ -43,59 +47,6 @@ _OF_A_TABLE: Final = (
 )
 
 
-def create_schema(lake: Lake, name: str, *, info: CommitInfo | None = None) -> Committed[int]:
-    """Create a schema; the commit's value is its id.
-
-    Raises:
-        ConfigurationError: It exists already.
-    """
-
-    def write(writer: SnapshotWriter) -> int:
-        schemas = read_schemas(writer.session, writer.head.snapshot_id, data_path)
-        if any(schema.name.lower() == name.lower() for schema in schemas):
-            raise ConfigurationError(f"{lake}: schema {name!r} exists already")
-        schema_id, uuid = writer.new_catalog_id(), str(uuid4())
-        row = (schema_id, uuid, writer.snapshot_id, None, name, _directory(name, uuid), True)
-        writer.session.insert("ducklake_schema", [row])
-        writer.schema_changed()
-        return schema_id
-
-    with lake.view() as view:
-        base, data_path = view.head.snapshot_id, view.data_path
-    return lake.commit(base=base, changes=[created_schema(name)], write=write, info=info)
-
-
-def drop_schema(lake: Lake, name: str, *, info: CommitInfo | None = None) -> Committed[None]:
-    """Drop an empty schema.
-
-    Raises:
-        NotFound: There is none of that name.
-        ConfigurationError: It still has tables or views.
-    """
-    with lake.view() as view:
-        base = view.head.snapshot_id
-        schema = _find_schema(read_schemas(view.session, base, view.data_path), name)
-
-    def write(writer: SnapshotWriter) -> None:
-        for table in ("ducklake_table", "ducklake_view"):
-            count = writer.session.value(
-                "SELECT count(*) FROM {entries} WHERE schema_id = ? AND end_snapshot IS NULL",
-                (schema.schema_id,),
-                entries=table,
-            )
-            if count:
-                raise ConfigurationError(f"{lake}: schema {name!r} is not empty; drop its tables")
-        writer.session.execute(
-            "UPDATE {ducklake_schema} SET end_snapshot = ? "
-            "WHERE schema_id = ? AND end_snapshot IS NULL",
-            (writer.snapshot_id, schema.schema_id),
-        )
-        writer.schema_changed()
-
-    changes = [dropped_schema(schema.schema_id)]
-    return lake.commit(base=base, changes=changes, write=write, info=info)
-
-
 def create_table(
     lake: Lake,
     name: str,
@@ -106,7 +57,9 @@ def create_table(
     if_not_exists: bool = False,
     info: CommitInfo | None = None,
 ) -> Committed[int] | None:
-    """Create a table; the commit's value is its id, None when it exists and may.
+    """Create a table, and its schema where there is none of that name, in one snapshot.
+
+    The commit's value is the table's id; None is returned when it exists and may.
 
     Args:
         lake: The lake.
@@ -119,21 +72,53 @@ def create_table(
 
     Raises:
         ConfigurationError: The table exists already.
-        NotFound: The schema, or a column of the specs, does not exist.
+        NotFound: A column of the partition spec does not exist.
+        BadInput: A transform or sort key does not fit the columns.
     """
     with lake.view() as view:
         base = view.head.snapshot_id
-        planned = plan_table(view, name, columns, partition_by=partition_by, sorted_by=sorted_by)
-        if _is_taken(view.session, planned):
-            if if_not_exists:
-                return None
-            raise ConfigurationError(f"{lake}: table {planned.full_name} exists already")
+        planned = plan_table(
+            view,
+            name,
+            columns,
+            partition_by=partition_by,
+            sorted_by=sorted_by,
+            create_schema=True,
+        )
+        if exists_already(view, planned, may=if_not_exists):
+            return None
+    return commit_table(lake, planned, base=base, info=info)
+
+
+def commit_table(
+    lake: Lake, planned: Table, *, base: int, info: CommitInfo | None = None
+) -> Committed[int]:
+    """Create a planned table, and its schema if new, in one snapshot; its value is the table's id.
+
+    Args:
+        lake: The lake.
+        planned: As from `plan_table`.
+        base: Snapshot it was planned on.
+        info: For the commit.
+    """
 
     def write(writer: SnapshotWriter) -> int:
         return add_table(writer, planned).table_id
 
-    changes = [created_table(planned.schema.name, planned.name)]
-    return lake.commit(base=base, changes=changes, write=write, info=info)
+    return lake.commit(base=base, changes=creating(planned), write=write, info=info)
+
+
+def exists_already(view: LakeView, planned: Table, *, may: bool) -> bool:
+    """Tell whether there is a table or view of a planned table's name.
+
+    Raises:
+        ConfigurationError: There is, and it may not be.
+    """
+    if not _is_taken(view.session, planned):
+        return False
+    if may:
+        return True
+    raise ConfigurationError(f"table {planned.full_name} exists already")
 
 
 def plan_table(
@@ -143,6 +128,7 @@ def plan_table(
     *,
     partition_by: str = "",
     sorted_by: str = "",
+    create_schema: bool = False,
 ) -> Table:
     """Return a table as it will be once `add_table` has given it ids; files may be written for it.
 
@@ -152,41 +138,62 @@ def plan_table(
         columns: As from `parse_columns`; their ids are numbered here and stay.
         partition_by: As for `parse_partition_spec`; empty for none.
         sorted_by: As for `parse_sort_spec`; empty for none.
+        create_schema: A schema that does not exist is planned too.
 
     Raises:
-        NotFound: The schema, or a column of the specs, does not exist.
+        NotFound: The schema, or a column of the partition spec, does not exist.
+        BadInput: A transform or sort key does not fit the columns.
     """
     schema_name, table_name = split_name(name)
     numbered = number_columns(columns)
     fields = parse_partition_spec(partition_by, numbered)
-    schemas = read_schemas(view.session, view.head.snapshot_id, view.data_path)
-    schema, uuid = _find_schema(schemas, schema_name), str(uuid4())
+    try:
+        schema = find_schema(live_schemas(view), schema_name)
+    except NotFound:
+        if not create_schema:
+            raise
+        schema = plan_schema(view, schema_name)
+    uuid = str(uuid4())
     return Table(
-        table_id=_NO_ID,
+        table_id=NO_ID,
         uuid=uuid,
         schema=schema,
         name=table_name,
-        data_path=schema.data_path + _directory(table_name, uuid),
+        data_path=schema.data_path + directory_for(table_name, uuid),
         columns=numbered,
-        partition=PartitionSpec(_NO_ID, fields) if fields else None,
-        sort_keys=parse_sort_spec(sorted_by),
+        partition=PartitionSpec(NO_ID, fields) if fields else None,
+        sort_keys=parse_sort_spec(sorted_by, numbered),
     )
 
 
 def is_planned(table: Table) -> bool:
     """Tell whether a table comes from `plan_table` and is not in the catalog yet."""
-    return table.table_id == _NO_ID
+    return table.table_id == NO_ID
+
+
+def has_new_schema(planned: Table) -> bool:
+    """Tell whether the schema of a planned table is to be created with it."""
+    return planned.schema.schema_id == NO_ID
+
+
+def creating(planned: Table) -> list[Change]:
+    """Return what a commit that creates a planned table says of it, and of its schema if new."""
+    new = [created_schema(planned.schema.name)] if has_new_schema(planned) else []
+    return [*new, created_table(planned.schema.name, planned.name)]
 
 
 def add_table(writer: SnapshotWriter, planned: Table) -> Table:
-    """Create a planned table inside a commit; return it with its ids.
+    """Create a planned table inside a commit, with its schema if new; return it with its ids.
 
-    The commit must also say `created_table`.
+    The commit must also say what `creating` returns.
 
     Raises:
         CommitConflict: The schema was dropped, or the name was taken, since it was planned.
     """
-    schema, since = planned.schema, writer.snapshot_id
+    since = writer.snapshot_id
+    if has_new_schema(planned):
+        planned = replace(planned, schema=add_schema(writer, planned.schema))
+    schema = planned.schema
     if not writer.session.value(
         "SELECT count(*) FROM {ducklake_schema} WHERE schema_id = ? AND end_snapshot IS NULL",
         (schema.schema_id,),
@@ -279,19 +286,6 @@ def require_unchanged(writer: SnapshotWriter, table: Table) -> None:
         raise CommitConflict(
             f"{table.full_name} was altered or dropped while the job ran; plan again"
         )
-
-
-def _directory(name: str, uuid: str) -> str:
-    # As the reference: a name with other characters than these could not be a directory's.
-    return f"{name if _PLAIN_NAME.match(name) else uuid}/"
-
-
-def _find_schema(schemas: Sequence[Schema], name: str) -> Schema:
-    for schema in schemas:
-        if schema.name.lower() == name.lower():
-            return schema
-    known = ", ".join(schema.name for schema in schemas)
-    raise NotFound(f"there is no schema {name!r}; this lake has: {known}")
 
 
 def _insert_columns(writer: SnapshotWriter, table_id: int, columns: Sequence[Column]) -> None:

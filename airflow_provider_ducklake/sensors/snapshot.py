@@ -129,7 +129,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
             tables = self._existing(view, names)
             watched = Watched(
                 frozenset(table.table_id for table in tables) if names else None,
-                frozenset(table.full_name.lower() for table in tables),
+                frozenset(table.full_name.replace('"', "").lower() for table in tables),
                 maintenance,
             )
             found = find_change(_snapshots(view, baseline), baseline, watched)

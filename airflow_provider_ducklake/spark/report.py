@@ -10,8 +10,10 @@ def render(result: OperationResult) -> str:
     """Return a result as a short report."""
     lines = [f"{result.operation} on {result.lake}{_note(result)}", f"  {_snapshots(result)}"]
     lines += [f"  {message}" for message in result.messages]
-    for table in result.tables:
-        lines += _table(table)
+    describe = _described if result.operation == "info" else _table
+    # What create_table made, its message tells: a new table has no files to count.
+    for table in result.tables if result.operation != "create_table" else ():
+        lines += describe(table)
     for report in result.findings:
         lines += _finding(report)
     lines += [f"  FAILED: {failure.message}" for failure in result.failures]
@@ -36,6 +38,8 @@ def _table(table: TableResult) -> list[str]:
     if table.error is not None:
         return [f"  {table.table}: FAILED: {table.error}"]
     parts = [f"files {table.files_before:,} -> {table.files_after:,}"]
+    if not table.is_changed and table.files_before == table.files_after:
+        parts = [f"nothing to do, {table.files_after:,} files"]
     if table.files_in or table.files_out:
         parts.append(f"{table.files_in:,} in, {table.files_out:,} out")
     if table.bytes_in or table.bytes_out:
@@ -60,6 +64,19 @@ def _finding(report: ClassReport) -> list[str]:
     elif report.repairable:
         head += f", {report.repairable:,} rows can be repaired"
     return [head, f"    {report.example}", f"    do: {report.advice}"]
+
+
+def _described(table: TableResult) -> list[str]:
+    """Return a table as it is: nothing became of it, so there is no before and after."""
+    if table.error is not None:
+        return _table(table)
+    parts = [
+        f"{table.rows:,} rows",
+        f"{table.files_after:,} files of {size_text(table.bytes_out)}",
+        f"{table.deleted_rows:,} deleted rows ({table.delete_ratio:.1%} of those in files)",
+        f"{table.inlined_rows:,} inlined rows",
+    ]
+    return [f"  {table.table}: {', '.join(parts)}"]
 
 
 def size_text(size: int) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.lake.results import Skipped
 from tests.interop.aftermath import life_goes_on
 from tests.interop.catalog import live_files
 from tests.interop.foreign_files import ADD, require_refusal, write_arrow, write_file
@@ -75,6 +76,9 @@ def test_retired_file(judge: Judge) -> None:
     judge.create_table("main.t", {"id": "INTEGER"})
     files = [write_file(judge, f"{i}.parquet", {"id": "INTEGER"}, [(i,)]) for i in range(2)]
     judge.add_files("main.t", files, [(0,), (1,)])
+    (again,) = judge.add_files("main.t", files, []).tables
+    assert (again.files_before, again.files_after, again.is_changed) == (2, 2, False)
+    assert again.skipped == (Skipped("registered already", 2),)
     judge.delete("main.t", "id = 0", lambda row: row["id"] == 0)
     judge.upkeep("rewrite_data_files", delete_threshold=0)
     require_refusal(judge, files[:1], "0.parquet")

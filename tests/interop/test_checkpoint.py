@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from pathlib import Path
 
+import pytest
+
+from airflow_provider_ducklake.lake.errors import SafetyRefusal
 from tests.interop.aftermath import life_goes_on
 from tests.interop.catalog import live_files
 from tests.interop.judge import Judge
@@ -79,3 +84,29 @@ def test_a_step_that_fails(judge: Judge) -> None:
     shutil.rmtree(stuck)
     judge.upkeep("checkpoint")
     life_goes_on(judge, "main.u")
+
+
+@pytest.mark.parametrize("lake_factory", ["sqlite", "store"], indirect=True)
+def test_durations_a_stock_client_stored(judge: Judge) -> None:
+    """Months are taken, and a grace shorter than orphans get refuses nobody who named no age."""
+    judge.create_table("main.t", {"id": "INTEGER"})
+    judge.insert_values("main.t", (1,))
+    old, younger = (Path(judge.lake.data_path, name) for name in ("old.parquet", "new.parquet"))
+    for file, hours in ((old, 25), (younger, 13)):
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+        os.utime(file, (time.time() - hours * 3_600,) * 2)
+    for expiry, grace in (("1 month", "12 hours"), ("1 year 2 months", "1 month")):
+        judge.client.set_option("expire_older_than", expiry)
+        judge.client.set_option("delete_older_than", grace)
+        judge.operations.run("checkpoint")
+        judge.operations.run("cleanup_old_files")
+        judge.operations.run("expire_snapshots")
+        assert (old.exists(), younger.exists()) == (False, True)
+    with pytest.raises(SafetyRefusal, match="younger than"):
+        judge.operations.run("cleanup_old_files", older_than="10 days")
+    judge.operations.run("cleanup_old_files", older_than="40 days")
+    with pytest.raises(SafetyRefusal, match="younger than 24 hours"):
+        judge.operations.run("delete_orphaned_files", older_than="23 hours")
+    younger.unlink()
+    judge.accept({})

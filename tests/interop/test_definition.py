@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_ducklake.lake.commit import CommitInfo
-from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.spark.operations import run_operation
+from airflow_provider_ducklake.spark.report import render
 from airflow_provider_ducklake.spark.runner import LocalRunner
 from tests.interop.aftermath import life_goes_on
 from tests.interop.judge import Judge
@@ -31,22 +32,48 @@ TYPES = {
 }
 
 
-def _create(lake: LakeUnderTest, **options: str) -> None:
+def _create(lake: LakeUnderTest, *, dry_run: bool = False, **options: str) -> str:
     location = replace(lake.location, data_path=lake.data_path)
-    run_operation("create_lake", Lake.open(location), options, runner=LocalRunner())
+    made = run_operation(
+        "create_lake", Lake.open(location), options, runner=LocalRunner(), dry_run=dry_run
+    )
+    return " ".join(made.messages)
 
 
 def test_lake_made_by_us(lake_under_test: LakeUnderTest) -> None:
     """The reference attaches a lake we created, at snapshot 0, and works in it."""
-    _create(lake_under_test)
-    with pytest.raises(ConfigurationError, match="already"):
-        _create(lake_under_test)
-    _create(lake_under_test, if_not_exists="true")
+    assert "would create" in _create(lake_under_test, dry_run=True)
+    if lake_under_test.kind != "store":
+        with pytest.raises(ConfigurationError, match="--data-path"):
+            Lake.plan_creation(lake_under_test.location)
+    assert lake_under_test.data_path in _create(lake_under_test)
+    for dry_run in (True, False):
+        with pytest.raises(ConfigurationError, match="already"):
+            _create(lake_under_test, dry_run=dry_run)
+        said = _create(lake_under_test, dry_run=dry_run, if_not_exists="true")
+        assert "exists already" in said
     judge = Judge(lake_under_test)
     assert judge.model.kept == (0,)
     judge.create_table("main.t", {"id": "INTEGER"})
     life_goes_on(judge, "main.t")
     judge.close()
+
+
+@pytest.mark.parametrize("lake_factory", ["sqlite", "duckdb", "postgres"], indirect=True)
+def test_relative_data_path(
+    lake_under_test: LakeUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stored as absolute: whoever works elsewhere finds the same files."""
+    monkeypatch.chdir(lake_under_test.directory)
+    _create(replace(lake_under_test, data_path="data/"))
+    (lake_under_test.directory / "elsewhere").mkdir()
+    monkeypatch.chdir(lake_under_test.directory / "elsewhere")
+    assert Lake.open(lake_under_test.location).data_path == lake_under_test.data_path
+    judge = Judge(lake_under_test)
+    judge.create_table("main.t", {"id": "INTEGER"})
+    life_goes_on(judge, "main.t")
+    judge.close()
+    assert lake_under_test.stored_files()
 
 
 def test_same_catalog_as_the_references(lake_factory: LakeFactory) -> None:
@@ -92,12 +119,31 @@ def test_table_made_by_us(judge: Judge) -> None:
     judge.insert_values("main.t", (1, "a", None, None, None, None, None))
     assert any("at_year=" in name or "year=" in name for name in judge.lake.stored_files())
     head = judge.model.head
-    with pytest.raises(ConfigurationError, match="exists"):
-        judge.operations.run("create_table", "main.t", columns="id int64")
+    for dry_run in (True, False):
+        with pytest.raises(ConfigurationError, match="exists"):
+            judge.operations.run("create_table", "main.t", columns="id int64", dry_run=dry_run)
     judge.operations.run("create_table", "main.t", columns="id int64", if_not_exists=True)
     judge.accept({})
     assert judge.model.head == head
     life_goes_on(judge, "main.t")
+
+
+def test_info_describes(judge: Judge) -> None:
+    """Rows, files and the share of deleted rows as they are, and which snapshots are kept."""
+    judge.client.set_option("data_inlining_row_limit", 0)
+    judge.create_table("main.t", {"id": "INTEGER"})
+    judge.insert_values("main.t", *((i,) for i in range(20)))
+    judge.delete("main.t", "id < 5", lambda row: row["id"] < 5)
+    told = judge.dry_run("info")
+    (table,) = told.tables
+    assert (table.rows, table.deleted_rows, table.delete_ratio) == (15, 5, 0.25)
+    first, last = judge.client.snapshots()[0], judge.client.snapshots()[-1]
+    for snapshot in (first, last):
+        assert f"{snapshot.snapshot_id} of {snapshot.time:%Y-%m-%d %H:%M:%S}" in told.messages[1]
+    shown = render(told)
+    assert "main.t: 15 rows, 1 files of" in shown
+    assert "5 deleted rows (25.0% of those in files)" in shown
+    assert "->" not in shown
 
 
 def test_retry_returns_the_first_table(judge: Judge) -> None:
@@ -111,6 +157,37 @@ def test_retry_returns_the_first_table(judge: Judge) -> None:
     with pytest.raises(ConfigurationError, match="exists"):
         judge.operations.run("create_table", "main.t", columns="id int64", commit=other)
     judge.check()
+
+
+def test_specs_that_do_not_fit(judge: Judge) -> None:
+    """Refused before anything is written, in a dry run alike: stock clients could not insert."""
+    for partition, sort in (("", "nocol"), ("", "sum(id)"), ("nocol", "")):
+        for dry_run in (True, False):
+            with pytest.raises(LakeError, match="key"):
+                judge.operations.run(
+                    "create_table",
+                    "main.t",
+                    columns="id int64",
+                    partition_by=partition,
+                    sorted_by=sort,
+                    dry_run=dry_run,
+                )
+    assert judge.client.tables() == frozenset()
+
+
+def test_schema_made_with_its_table(judge: Judge) -> None:
+    """One snapshot that says so; the next table finds the schema, and stock clients use both."""
+    planned = judge.dry_run("create_table", "Neu.t", columns="id int64")
+    assert planned.messages == ("would create schema Neu", "would create Neu.t (id BIGINT)")
+    made = judge.operations.run("create_table", "Neu.t", columns="id int64")
+    assert made.messages == ("created schema Neu", "created Neu.t (id BIGINT)")
+    judge.accept({"Neu.t": ModelTable(("id",))})
+    changes = judge.client.snapshots()[-1].changes
+    assert changes == {("schemas_created", ("Neu",)), ("tables_created", ("Neu.t",))}
+    judge.operations.run("create_table", "neu.u", columns="id int64", sorted_by="id")
+    judge.accept({"Neu.u": ModelTable(("id",))})
+    judge.insert_values("Neu.u", (1,))
+    life_goes_on(judge, "Neu.t")
 
 
 def _bare(kind: str) -> str:

@@ -19,7 +19,8 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedCatalog,
 )
 from airflow_provider_ducklake.lake.lake import Lake
-from airflow_provider_ducklake.lake.tables import create_schema, create_table, drop_table
+from airflow_provider_ducklake.lake.schemas import create_schema
+from airflow_provider_ducklake.lake.tables import create_table, drop_table
 from tests.support.lakes import LakeUnderTest, catalog_fingerprint
 
 

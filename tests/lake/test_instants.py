@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
+import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError, UnsupportedCatalog
 from airflow_provider_ducklake.lake.instants import (
+    before,
     format_instant,
     parse_cutoff,
     parse_instant,
-    parse_interval,
 )
 
 UTC = timezone.utc
@@ -63,13 +64,45 @@ def test_a_time_without_offset_is_no_instant(text: str) -> None:
     ],
 )
 def test_durations(text: str, expected: timedelta) -> None:
-    assert parse_interval(text) == expected
+    assert before(text, NOW) == NOW - expected
 
 
-@pytest.mark.parametrize("text", ["", "soon", "7", "-3 days", "1 month", "2 years", "7 days ago"])
+@pytest.mark.parametrize("now", ["2026-03-31 14:00:00", "2024-02-29 00:00:01", "2026-01-01 05:00"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 month",
+        "13 mons",
+        "2 years",
+        "1 year 2 months 3 days 04:05:06",
+        "0.5 months",
+        "1.5 years",
+        "2 quarters",
+        "1 decade",
+        "1 century",
+        "1500 milliseconds",
+        "90 us",
+    ],
+)
+def test_durations_as_duckdb_counts_them(text: str, now: str) -> None:
+    """What a stock client takes for an option counts back to the same instant here."""
+    query = "SELECT CAST(? AS TIMESTAMP), CAST(? AS TIMESTAMP) - CAST(? AS INTERVAL)"
+    with duckdb.connect(":memory:") as connection:
+        row = connection.execute(query, [now, now, text]).fetchone()
+    assert row is not None
+    assert before(text, row[0].replace(tzinfo=UTC)) == row[1].replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "7", "-3 days", "7 days ago", "2 moons", "-1 month"])
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="duration"):
-        parse_interval(text)
+        before(text, NOW)
+
+
+@pytest.mark.parametrize("text", ["9999 years", "999999999999 days", "99999999 months"])
+def test_longer_than_there_are_dates(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="there are dates"):
+        before(text, NOW)
 
 
 def test_a_cutoff_is_an_age_or_an_instant() -> None:

@@ -17,7 +17,8 @@ from airflow_provider_ducklake.lake.restore import (
     plan_lake_restore,
     plan_table_restore,
 )
-from airflow_provider_ducklake.lake.tables import create_schema, create_table, drop_table
+from airflow_provider_ducklake.lake.schemas import create_schema
+from airflow_provider_ducklake.lake.tables import create_table, drop_table
 
 
 @pytest.fixture

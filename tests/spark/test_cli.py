@@ -62,7 +62,7 @@ def test_a_lake_and_a_table_are_created_and_described(
     assert [table.table for table in result.tables] == ["main.t"]
     assert result.counts == {"snapshots": 2, "tables": 1, "files_scheduled_for_deletion": 0}
     assert main(["info", *attach]) == 0
-    assert "main.t: files 0 -> 0" in capsys.readouterr().out
+    assert "main.t: 0 rows, 0 files of 0 B, 0 deleted rows" in capsys.readouterr().out
 
 
 def test_a_dry_run_creates_nothing(tmp_path: Path) -> None:

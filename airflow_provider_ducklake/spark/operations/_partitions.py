@@ -9,10 +9,10 @@ import duckdb
 from airflow_provider_ducklake.kernels.partitioning import partition_directory, partition_keys
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.errors import ConfigurationError, NotFound
-from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.lake import LakeView
 from airflow_provider_ducklake.lake.model import DataFile, PartitionSpec, SortKey, Table
 from airflow_provider_ducklake.lake.reader import read_partition_spec
+from airflow_provider_ducklake.lake.table_specs import sort_error
 
 Values = tuple[str | None, ...]
 
@@ -41,17 +41,7 @@ def can_sort(columns: Sequence[Column], keys: Sequence[SortKey]) -> bool:
 
     Files written before a column existed cannot be sorted by it.
     """
-    if not keys:
-        return False
-    fields = (f"CAST(NULL AS {c.sql_type}) AS {quote_identifier(c.name)}" for c in columns)
-    expressions = ", ".join(f"({key.expression})" for key in keys)
-    query = f"SELECT {expressions} FROM (SELECT {', '.join(fields)}) LIMIT 0"
-    with duckdb.connect(":memory:") as connection:
-        try:
-            connection.execute(query)
-        except duckdb.Error:
-            return False
-    return True
+    return bool(keys) and sort_error(columns, keys) is None
 
 
 def parse_partition_filter(text: str | None) -> Mapping[str, str] | None:

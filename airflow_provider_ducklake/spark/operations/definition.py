@@ -7,11 +7,17 @@ import time
 from airflow_provider_ducklake.lake.columns import parse_columns
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.lake.inlined import count_live_rows
+from airflow_provider_ducklake.lake.instants import format_instant
 from airflow_provider_ducklake.lake.lake import Lake, LakeView
 from airflow_provider_ducklake.lake.model import Table
 from airflow_provider_ducklake.lake.reader import read_snapshots
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
-from airflow_provider_ducklake.lake.tables import create_table
+from airflow_provider_ducklake.lake.tables import (
+    commit_table,
+    exists_already,
+    has_new_schema,
+    plan_table,
+)
 from airflow_provider_ducklake.spark.operations._job import Job, chosen_tables, finished
 
 CREATE_LAKE_OPTIONS = ("encrypted", "if_not_exists")
@@ -22,15 +28,18 @@ INFO_OPTIONS: tuple[str, ...] = ()
 def create_new_lake(job: Job) -> OperationResult:
     """Create the metadata tables of a new lake."""
     started = time.monotonic()
+    location, storage = job.lake.location, job.settings.storage
+    may_exist = bool(job.options.flag("if_not_exists"))
+    is_new = Lake.plan_creation(location, storage=storage, if_not_exists=may_exist)
+    if not is_new:
+        before = job.lake.head().snapshot_id
+        return finished(job, started, before, messages=(f"{job.lake} exists already",))
     if job.dry_run:
         return finished(job, started, 0, messages=(f"would create {job.lake}",))
-    Lake.create(
-        job.lake.location,
-        storage=job.settings.storage,
-        encrypted=bool(job.options.flag("encrypted")),
-        if_not_exists=bool(job.options.flag("if_not_exists")),
-    )
-    return finished(job, started, job.lake.head().snapshot_id)
+    encrypted = bool(job.options.flag("encrypted"))
+    Lake.create(location, storage=storage, encrypted=encrypted, if_not_exists=may_exist)
+    messages = (f"created, with its data in {job.lake.data_path}",)
+    return finished(job, started, job.lake.head().snapshot_id, messages=messages)
 
 
 def create_new_table(job: Job) -> OperationResult:
@@ -43,27 +52,39 @@ def create_new_table(job: Job) -> OperationResult:
         raise ConfigurationError("create_table needs --option columns='id int64, name varchar'")
     columns = parse_columns(definition)
     name = job.tables[0]
-    before = job.lake.head().snapshot_id
     # Looked up first: the table that an earlier try of this job made is no reason to refuse.
     done = job.find_done(name)
     if done is not None:
+        before = job.lake.head().snapshot_id
         return finished(job, started, before, [done], already_done=True)
-    if job.dry_run:
-        shown = ", ".join(f"{column.name} {column.sql_type}" for column in columns)
-        return finished(job, started, before, messages=(f"would create {name} ({shown})",))
-    commit = create_table(
-        job.lake,
-        name,
-        columns,
-        partition_by=job.options.text("partition_by") or "",
-        sorted_by=job.options.text("sorted_by") or "",
-        if_not_exists=bool(job.options.flag("if_not_exists")),
-        info=job.info_for(name),
-    )
-    if commit is None:
+    partition_by = job.options.text("partition_by") or ""
+    sorted_by = job.options.text("sorted_by") or ""
+    may_exist = bool(job.options.flag("if_not_exists"))
+    with job.lake.view() as view:
+        before = view.head.snapshot_id
+        planned = plan_table(
+            view,
+            name,
+            columns,
+            partition_by=partition_by,
+            sorted_by=sorted_by,
+            create_schema=True,
+        )
+        exists = exists_already(view, planned, may=may_exist)
+    if exists:
         return finished(job, started, before, messages=(f"{name} exists already",))
+    shown = ", ".join(f"{column.name} {column.sql_type}" for column in columns)
+    verb = "would create" if job.dry_run else "created"
+    messages = [f"{verb} {planned.full_name} ({shown})"]
+    if has_new_schema(planned):
+        messages.insert(0, f"{verb} schema {planned.schema.name}")
+    if job.dry_run:
+        return finished(job, started, before, messages=messages)
+    commit = commit_table(job.lake, planned, base=before, info=job.info_for(name))
     result = TableResult(name, snapshot_id=commit.snapshot.snapshot_id)
-    return finished(job, started, before, [result], already_done=commit.already_done)
+    return finished(
+        job, started, before, [result], messages=messages, already_done=commit.already_done
+    )
 
 
 def info(job: Job) -> OperationResult:
@@ -74,28 +95,34 @@ def info(job: Job) -> OperationResult:
         scheduled = view.session.value(
             "SELECT count(*) FROM {ducklake_files_scheduled_for_deletion}"
         )
+        snapshots = read_snapshots(view.session)
         counts = {
-            "snapshots": len(read_snapshots(view.session)),
+            "snapshots": len(snapshots),
             "tables": len(tables),
             "files_scheduled_for_deletion": int(scheduled),
         }
+        first, last = snapshots[0], snapshots[-1]
+        kept = (
+            f"snapshots {first.snapshot_id} of {format_instant(first.time)} "
+            f"to {last.snapshot_id} of {format_instant(last.time)}"
+        )
         return finished(
             job,
             started,
             view.head.snapshot_id,
             tables,
             counts=counts,
-            messages=(f"data path {view.data_path}",),
+            messages=(f"data path {view.data_path}", kept),
         )
 
 
 def _describe(view: LakeView, table: Table) -> TableResult:
     files = view.live_files(table)
+    stored = sum(file.record_count for file in files)
     deleted = sum(
         sum(d.delete_count for d in file.delete_files) + len(file.inlined_deletes) for file in files
     )
     inlined = count_live_rows(view.session, table.table_id)
-    rows = sum(file.record_count for file in files) - deleted + inlined
     size = sum(file.file_size_bytes for file in files)
     return TableResult(
         table.full_name,
@@ -103,7 +130,8 @@ def _describe(view: LakeView, table: Table) -> TableResult:
         files_after=len(files),
         bytes_in=size,
         bytes_out=size,
-        rows=rows,
+        rows=stored - deleted + inlined,
         deleted_rows=deleted,
         inlined_rows=inlined,
+        delete_ratio=round(deleted / stored, 6) if stored else 0.0,
     )

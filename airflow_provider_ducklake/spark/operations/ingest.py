@@ -168,7 +168,7 @@ def _table(job: Job, view: LakeView, name: str, columns: Sequence[Column]) -> Ta
     fields = parse_partition_spec(partition_by, table.columns)
     if fields and fields != (table.partition.fields if table.partition else ()):
         log.warning("%s has another partition spec than %s, and keeps it", name, partition_by)
-    if sorted_by and parse_sort_spec(sorted_by) != table.sort_keys:
+    if sorted_by and parse_sort_spec(sorted_by, table.columns) != table.sort_keys:
         log.warning("%s has another sort order than %s, and keeps it", name, sorted_by)
     return table
 

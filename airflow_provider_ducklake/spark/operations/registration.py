@@ -41,6 +41,7 @@ def add_data_files(job: Job) -> OperationResult:
     paths = find_files(job)
     with job.lake.view() as view:
         plan = plan_registration(view.session, table, paths, view.data_path)
+        live = len(view.live_files(table))
     _report_duplicates(job, plan)
     files = _inspect(job, table, plan.new)
     with_rows = [file for file in files if file.record_count]
@@ -48,7 +49,8 @@ def add_data_files(job: Job) -> OperationResult:
     if job.dry_run or not with_rows:
         result = TableResult(
             table=table.full_name,
-            files_in=len(paths),
+            files_before=live,
+            files_after=live + len(with_rows),
             files_out=len(with_rows),
             bytes_out=sum(file.file_size_bytes for file in with_rows),
             rows=sum(file.record_count for file in with_rows),

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError
-from airflow_provider_ducklake.lake.expiry import commit_expiry, plan_expiry
+from airflow_provider_ducklake.lake.expiry import commit_expiry, plan_expiry, predict_expiry
 from airflow_provider_ducklake.lake.instants import parse_cutoff
 from airflow_provider_ducklake.lake.model import Snapshot
 from airflow_provider_ducklake.lake.reader import read_snapshots
@@ -38,8 +38,10 @@ def expire_snapshots(job: Job) -> OperationResult:
     head = snapshots[-1].snapshot_id
     counts = {"snapshots_expired": len(plan.expired), "snapshots_kept": plan.kept}
     if job.dry_run:
-        return finished(job, started, head, counts=counts)
-    done = commit_expiry(job.lake, plan)
+        with job.lake.view() as view:
+            done = predict_expiry(view, plan)
+    else:
+        done = commit_expiry(job.lake, plan)
     counts |= {
         "snapshots_expired": done.snapshots,
         "data_files_scheduled": done.data_files,

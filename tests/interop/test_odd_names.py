@@ -1,0 +1,74 @@
+"""Tables and schemas of any name that a stock client takes go through every operation."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_ducklake.lake.identifiers import qualified_name, quote_identifier
+from airflow_provider_ducklake.lake.reader import split_name
+from tests.interop.operations import Operations
+from tests.support.lakes import LakeUnderTest
+from tests.support.reference import ReferenceClient, Rows
+
+NAMES = [
+    ("main", "we.ird"),
+    ("main", 'qu"ote'),
+    ("main", " two words "),
+    ("Straße.1", "Fläche"),
+    ("Straße.1", "1st"),
+]
+
+
+def _sql(schema: str, table: str) -> str:
+    return f"lake.{quote_identifier(schema)}.{quote_identifier(table)}"
+
+
+def _history(client: ReferenceClient) -> dict[tuple[str, str, int], Rows]:
+    seen = {}
+    for schema, table in NAMES:
+        since = client.sql(
+            "SELECT min(snapshot_id) FROM ducklake_snapshots('lake') WHERE changes::VARCHAR LIKE ?",
+            [f"%{table.replace(chr(34), chr(34) * 2)}%"],
+        )[0][0]
+        for snapshot in client.snapshot_ids():
+            if since is not None and snapshot >= since:
+                query = f"SELECT rowid, * FROM {_sql(schema, table)} AT (VERSION => {snapshot})"
+                seen[schema, table, snapshot] = Counter(client.sql(query))
+    return seen
+
+
+def test_every_operation(lake_under_test: LakeUnderTest) -> None:
+    """Over all tables, and tables by name; every kept snapshot shows what it showed."""
+    client = lake_under_test.client()
+    client.sql('CREATE SCHEMA "Straße.1"')
+    operations = Operations(lake_under_test, client.make_way)
+    names = [qualified_name(schema, table) for schema, table in NAMES]
+    for number, (schema, table) in enumerate(NAMES):
+        if number % 2:
+            operations.run("create_table", names[number], columns="id int32")
+        else:
+            client.sql(f"CREATE TABLE {_sql(schema, table)} (id INTEGER)")
+    for schema, table in NAMES:
+        client.sql(f"INSERT INTO {_sql(schema, table)} FROM range(10)")
+        client.sql(f"INSERT INTO {_sql(schema, table)} FROM range(10, 20)")
+        client.sql(f"DELETE FROM {_sql(schema, table)} WHERE id % 2 = 0")
+    before = _history(client)
+    flushed = operations.run("flush_inlined_data")
+    assert [(entry.table, entry.error) for entry in flushed.tables] == [(n, None) for n in names]
+    operations.run("merge_adjacent_files", *names)
+    operations.run("rewrite_data_files", *names, delete_threshold=0.1)
+    operations.run("checkpoint")
+    assert before.items() <= _history(client).items()
+    described = operations.run("info", *names)
+    assert [(entry.rows, entry.inlined_rows) for entry in described.tables] == [(10, 0)] * 5
+    client.close()
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_shown_names_are_read_back(schema: str, table: str) -> None:
+    """What messages show of a table is what `--table` takes."""
+    if "\0" not in schema + table:
+        assert split_name(qualified_name(schema, table)) == (schema, table)
