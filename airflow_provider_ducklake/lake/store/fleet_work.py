@@ -12,12 +12,14 @@ from typing import Any, Final
 
 import psycopg
 
+from airflow_provider_ducklake.lake.instants import parse_cutoff, utc_now
 from airflow_provider_ducklake.lake.store.fleet import FILE_COST, STEPS, CatalogWork, FleetPolicy
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 # A step is a bit of a number here. What is counted is counted as float8, which is much cheaper to
-# add up than numeric, and exact up to 9 PB a catalog.
+# add up than numeric, exact up to 9 PB a catalog, and never out of range. Sizes are what tenants
+# wrote: one below nothing counts as nothing.
 _BITS: Final = {step: 1 << at for at, step in enumerate(STEPS)}
 _RANKED: Final = """
     SELECT w.catalog_name, w.steps, w.files, w.size, count(*) OVER ()
@@ -28,7 +30,7 @@ _RANKED: Final = """
                 sum(m.number - 1) AS files, sum(m.size) AS size
             FROM (
                 SELECT f.catalog_id, count(*)::float8 AS number,
-                    sum(f.file_size_bytes::float8) AS size
+                    sum(greatest(f.file_size_bytes, 0)::float8) AS size
                 FROM ducklake.ducklake_data_file f
                 WHERE f.end_snapshot IS NULL AND f.table_id >= 0
                     AND f.file_size_bytes < %(small_file_size)s
@@ -38,31 +40,34 @@ _RANKED: Final = """
             GROUP BY m.catalog_id
 
             UNION ALL
-            SELECT d.catalog_id, %(rewrite_data_files)s::integer, 1, f.file_size_bytes
+            SELECT d.catalog_id, %(rewrite_data_files)s::integer, 1,
+                greatest(f.file_size_bytes, 0)::float8
             FROM ducklake.ducklake_delete_file d
             JOIN ducklake.ducklake_data_file f
                 ON f.catalog_id = d.catalog_id AND f.data_file_id = d.data_file_id
             WHERE d.end_snapshot IS NULL AND f.end_snapshot IS NULL
-                AND d.delete_count >= f.record_count * %(delete_threshold)s::float8
+                -- As a rewrite counts it.
+                AND d.delete_count > 0 AND d.delete_count::float8
+                    / greatest(f.record_count, 1) >= %(delete_threshold)s::float8
 
             UNION ALL
             SELECT s.catalog_id, %(expire_snapshots)s::integer, 1, 0
             FROM (
                 SELECT s.catalog_id, count(*) AS number
                 FROM ducklake.ducklake_snapshot s
-                WHERE s.snapshot_time < now() - %(expire_older_than)s::interval
+                WHERE s.snapshot_time < %(expire_older_than)s::timestamptz
                 GROUP BY s.catalog_id
             ) s
             -- The newest snapshot of a catalog stays, however old it is.
             WHERE greatest(%(min_expired)s, 1) <= s.number - CASE WHEN EXISTS (
                 SELECT FROM ducklake.ducklake_snapshot n WHERE n.catalog_id = s.catalog_id
-                    AND (n.snapshot_time < now() - %(expire_older_than)s::interval) IS NOT TRUE
+                    AND (n.snapshot_time < %(expire_older_than)s::timestamptz) IS NOT TRUE
             ) THEN 0 ELSE 1 END
 
             UNION ALL
             SELECT f.catalog_id, %(cleanup_old_files)s::integer, count(*), 0
             FROM ducklake.ducklake_files_scheduled_for_deletion f
-            WHERE f.schedule_start < now() - %(delete_older_than)s::interval
+            WHERE f.schedule_start < %(delete_older_than)s::timestamptz
             GROUP BY f.catalog_id
 
             UNION ALL
@@ -104,6 +109,9 @@ def _rows(
     connection: Connection, policy: FleetPolicy, limit: int | None, offset: int
 ) -> list[tuple[int, CatalogWork]]:
     parameters = asdict(policy) | _BITS
+    now = utc_now()
+    for age in ("expire_older_than", "delete_older_than"):
+        parameters[age] = parse_cutoff(parameters[age], now)
     parameters |= {"file_cost": FILE_COST, "limit": limit, "offset": offset}
     found = connection.execute(_RANKED, parameters)
     return [
