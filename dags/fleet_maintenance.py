@@ -22,7 +22,7 @@ with DAG(
     doc_md="""
 ### Fleet maintenance
 
-A few queries over the store find which catalogs have small files, deleted rows, old snapshots or
+One query over the store finds which catalogs have small files, deleted rows, old snapshots or
 files to delete. They are ranked by what readers save for each byte rewritten; the best of them, up
 to the limits below, are maintained in batches, each one Spark application. What is left waits for
 the next run. The view `ducklake_api.maintenance` tells what was done to each catalog, and

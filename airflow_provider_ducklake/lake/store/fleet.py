@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.instants import parse_cutoff, utc_now
 
 # In the order they are run in: snapshots let go before files are merged, files are deleted last.
 STEPS: Final = (
@@ -32,9 +33,10 @@ class FleetPolicy:
         small_file_size: Data files below so many bytes are worth merging.
         min_small_files: A table with fewer of them is left alone.
         delete_threshold: Share of deleted rows, 0 to 1, from which a file is rewritten.
-        expire_older_than: Age of snapshots to expire, as PostgreSQL writes intervals.
+        expire_older_than: Age of snapshots to expire, such as `30 days`, or the instant from which
+            they do, as `expire_snapshots` takes them.
         min_expired: A catalog with fewer snapshots to expire is left alone.
-        delete_older_than: How long files must have been scheduled, as an interval.
+        delete_older_than: How long files must have been scheduled, or since before when.
         max_catalogs: Catalogs in one plan.
         max_bytes: Bytes to rewrite in one plan.
         max_share: Share of `max_bytes` one catalog may take, 0 to 1.
@@ -53,7 +55,12 @@ class FleetPolicy:
     batch_catalogs: int = 200
 
     def __post_init__(self) -> None:
-        """Refuse numbers that make no plan."""
+        """Refuse what makes no plan."""
+        for name in ("expire_older_than", "delete_older_than"):
+            try:
+                parse_cutoff(getattr(self, name), utc_now())
+            except (ConfigurationError, OverflowError) as error:
+                raise ConfigurationError(f"{name} of a fleet plan: {error}") from None
         if not 0 < self.max_share <= 1 or not 0 <= self.delete_threshold <= 1:
             raise ConfigurationError("max_share and delete_threshold are shares from 0 to 1")
         if min(self.max_catalogs, self.batch_catalogs, self.max_bytes, self.min_small_files) < 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -119,10 +119,11 @@ def _entries(
         LEFT JOIN ducklake.ducklake_catalog p ON p.catalog_id = c.parent_id AND p.state = 'live'
         LEFT JOIN ducklake.ducklake_catalog l ON l.catalog_id = c.lineage_id AND l.state = 'live'
         CROSS JOIN LATERAL (
-            SELECT sum(t.file_size_bytes)::bigint AS size FROM ducklake.ducklake_table_stats t
-            WHERE t.catalog_id = c.catalog_id
+            SELECT sum(greatest(f.file_size_bytes, 0)) AS size FROM ducklake.ducklake_data_file f
+            WHERE f.catalog_id = c.catalog_id AND f.end_snapshot IS NULL AND f.table_id >= 0
         ) n
         ORDER BY c.catalog_name
     """
     rows = connection.execute(query.encode(), (value, limit)).fetchall()
-    return [CatalogEntry(*row) for row in rows]
+    entries = (CatalogEntry(*row) for row in rows)
+    return [replace(entry, size=int(entry.size)) for entry in entries]

@@ -116,7 +116,9 @@ def is_small(tasks: Sequence[object]) -> bool:
 def _size(task: object) -> int:
     """Return the bytes a work order reads; of what cannot be told, more than is small."""
     if isinstance(task, RewriteTask):
-        return sum(file.file_size_bytes for file in task.sources)
+        sizes = [file.file_size_bytes for file in task.sources]
+        # What the catalog says, which may be anything: no order makes others look smaller.
+        return sum(sizes) if min(sizes, default=0) >= 0 else SMALL_BYTES + 1
     is_short = isinstance(task, Deletion) and len(task.paths) <= SMALL_DELETION
     return 0 if is_short else SMALL_BYTES + 1
 

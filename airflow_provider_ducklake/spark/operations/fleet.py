@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Final
 
 from airflow_provider_ducklake.lake.database.kept_connections import KeptConnections
 from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError, NotFound
-from airflow_provider_ducklake.lake.instants import utc_now
+from airflow_provider_ducklake.lake.instants import parse_cutoff, utc_now
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.results import Failure, OperationResult, TableResult
@@ -33,6 +34,11 @@ FLEET_OPTIONS = (
     "target_file_size",
     "max_compacted_files",
 )
+# The steps that let something go, and the option of a catalog that says when.
+_RETENTION: Final = {
+    "expire_snapshots": "expire_older_than",
+    "cleanup_old_files": "delete_older_than",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,8 @@ def _maintain(job: Job, means: _Means, catalog: str, steps: Sequence[str]) -> _O
         clock = time.monotonic()
         entry = LedgerEntry(catalog, step.name, utc_now(), 0.0, job.info.author)
         try:
-            result = step.run(_job_of(job, means, catalog, step))
+            own = _job_of(job, means, catalog, step)
+            result = _with_own_retention(step, own).run(own)
         except Exception as error:
             failure = _failure_of(error, catalog, step.name)
             failures.append(replace(failure, message=f"{catalog}: {step.name}: {failure.message}"))
@@ -137,6 +144,20 @@ def _maintain(job: Job, means: _Means, catalog: str, steps: Sequence[str]) -> _O
     if not job.dry_run:
         failures += _note(means.store, catalog, entries)
     return _Outcome(catalog, tuple(tables), counts, tuple(failures))
+
+
+def _with_own_retention(step: Step, job: Job) -> Step:
+    """Return a step that keeps what either the catalog's own retention or the fleet's keeps."""
+    option = _RETENTION.get(step.name)
+    if option is None:
+        return step
+    with job.lake.view() as view:
+        own = view.option(option)
+    given = step.given.get("older_than")
+    ages = [parse_cutoff(age, job.now) for age in (own, given) if age]
+    if not ages:
+        return step
+    return replace(step, given={**step.given, "older_than": min(ages).isoformat(" ")})
 
 
 def _failure_of(error: Exception, catalog: str, step: str) -> Failure:

@@ -28,15 +28,32 @@ JOIN ducklake.ducklake_snapshot s ON s.catalog_id = c.catalog_id
 LEFT JOIN ducklake.ducklake_snapshot_changes h
     ON h.catalog_id = s.catalog_id AND h.snapshot_id = s.snapshot_id;
 
--- At the newest snapshot, like those below.
+-- At the newest snapshot, like those below. Rows and bytes are counted from the files, and only when
+-- asked for: what a client keeps of a table counts deleted rows too, and a fork has that of its
+-- parent, of whatever snapshot. Sums of what tenants wrote stay within a bigint: one absurd number is
+-- not to break what is read of all.
 CREATE VIEW ducklake_api.tables WITH (security_barrier) AS
 SELECT c.catalog_name, s.schema_name, t.table_name, t.table_id, t.table_uuid, t.begin_snapshot,
-    coalesce(n.record_count, 0) AS record_count, coalesce(n.file_size_bytes, 0) AS file_size_bytes
+    (
+        SELECT least(greatest(coalesce(sum(
+            x.record_count - coalesce((
+                SELECT sum(d.delete_count) FROM ducklake.ducklake_delete_file d
+                WHERE d.catalog_id = x.catalog_id AND d.data_file_id = x.data_file_id
+                    AND d.end_snapshot IS NULL
+            ), 0)
+        ), 0), 0), 9223372036854775807)::bigint
+        FROM ducklake.ducklake_data_file x
+        WHERE x.catalog_id = c.catalog_id AND x.table_id = t.table_id AND x.end_snapshot IS NULL
+    ) AS record_count,
+    (
+        SELECT least(greatest(coalesce(sum(x.file_size_bytes), 0), 0), 9223372036854775807)::bigint
+        FROM ducklake.ducklake_data_file x
+        WHERE x.catalog_id = c.catalog_id AND x.table_id = t.table_id AND x.end_snapshot IS NULL
+    ) AS file_size_bytes
 FROM ducklake.readable_catalog c
 JOIN ducklake.ducklake_table t ON t.catalog_id = c.catalog_id AND t.end_snapshot IS NULL AND t.table_id >= 0
 JOIN ducklake.ducklake_schema s
-    ON s.catalog_id = c.catalog_id AND s.schema_id = t.schema_id AND s.end_snapshot IS NULL
-LEFT JOIN ducklake.ducklake_table_stats n ON n.catalog_id = c.catalog_id AND n.table_id = t.table_id;
+    ON s.catalog_id = c.catalog_id AND s.schema_id = t.schema_id AND s.end_snapshot IS NULL;
 
 CREATE VIEW ducklake_api.columns WITH (security_barrier) AS
 SELECT c.catalog_name, s.schema_name, t.table_name, k.column_name, k.column_type, k.column_order,

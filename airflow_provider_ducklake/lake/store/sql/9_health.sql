@@ -11,13 +11,16 @@ SELECT c.catalog_name, f.data_files, f.bytes, f.average_file_bytes, d.deleted_ro
     s.oldest_snapshot, w.files_scheduled, m.last_maintained, m.last_failed
 FROM ducklake.readable_catalog c
 CROSS JOIN LATERAL (
-    SELECT count(*) AS data_files, coalesce(sum(x.file_size_bytes), 0)::bigint AS bytes,
+    -- Within a bigint whatever one tenant wrote, see ducklake_api.tables.
+    SELECT count(*) AS data_files,
+        least(greatest(coalesce(sum(x.file_size_bytes), 0), 0), 9223372036854775807)::bigint AS bytes,
         avg(x.file_size_bytes)::bigint AS average_file_bytes
     FROM ducklake.ducklake_data_file x
     WHERE x.catalog_id = c.catalog_id AND x.end_snapshot IS NULL AND x.table_id >= 0
 ) f
 CROSS JOIN LATERAL (
-    SELECT coalesce(sum(x.delete_count), 0)::bigint AS deleted_rows
+    SELECT least(greatest(coalesce(sum(x.delete_count), 0), 0), 9223372036854775807)::bigint
+        AS deleted_rows
     FROM ducklake.ducklake_delete_file x
     WHERE x.catalog_id = c.catalog_id AND x.end_snapshot IS NULL
 ) d
