@@ -70,10 +70,6 @@ _FORM_PREFIX: Final = "extra__ducklake__"
 _SECRET_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 # From where DuckDB takes the token when the connection has none.
 _TOKEN_VARIABLES: Final = ("motherduck_token", "MOTHERDUCK_TOKEN")
-# libpq takes these as secrets too, but only the password has a way to the job outside its argv.
-_SECRET_LIBPQ: Final = frozenset(
-    {"sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,16 +199,13 @@ def _location(connection: Connection, extra: Mapping[str, Any]) -> CatalogLocati
             raise ConfigurationError(
                 f"{whole} says where the catalog is; leave {', '.join(others)} empty then"
             )
-        location = CatalogLocation.parse(
+        return CatalogLocation.parse(
             _in_bucket(extra[whole]) if whole == "catalog_url" else str(extra[whole]),
             metadata_schema=schema,
             data_path=data_path,
             password=password,
             catalog=catalog,
         )
-        if location.kind == "postgres":
-            _refuse_other_secrets(location.target)
-        return location
     kind = _kind(connection, extra)
     if kind != "postgres":
         where = _database(connection, extra) if kind == "md" else _path(connection, extra, kind)
@@ -322,16 +315,4 @@ def _libpq(connection: Connection, extra: Mapping[str, Any]) -> tuple[str, str |
             "libpq_options holds something that is no libpq option: write an object such as "
             '{"sslmode": "require", "connect_timeout": 10}'
         ) from None
-    _refuse_other_secrets(target)
     return target, None if inside is None else str(inside)
-
-
-def _refuse_other_secrets(target: str) -> None:
-    from psycopg.conninfo import conninfo_to_dict
-
-    for name in conninfo_to_dict(target):
-        if name in _SECRET_LIBPQ:
-            raise ConfigurationError(
-                f"libpq option {name} cannot be kept off the job's command line: put it into a "
-                "libpq service file on the workers and name that with service=…"
-            )

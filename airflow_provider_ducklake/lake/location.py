@@ -34,6 +34,13 @@ _PREFIX: Final = re.compile(r"^(\w{2,}):(?!//)")
 # What the extension takes for the name of a secret, never for a file.
 _SECRET_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 _TOKEN: Final = "motherduck_token"
+# libpq takes these as secrets too, but only the password has a way to a job outside its argv.
+_OTHER_SECRETS: Final = (
+    "sslpassword",
+    "oauth_client_secret",
+    "scram_client_key",
+    "scram_server_key",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +143,12 @@ class CatalogLocation:
                 "the part behind ducklake:postgres: is not a libpq connection string "
                 "(key=value pairs, or postgresql://user@host/database)"
             ) from None
+        for name in _OTHER_SECRETS:
+            if name in parts:
+                raise ConfigurationError(
+                    f"libpq option {name} cannot be kept off command lines and out of messages: "
+                    "put it into a libpq service file on the workers and name that with service=…"
+                )
         inside = parts.pop("password", None)
         password = self.password or (str(inside) if inside is not None else None)
         options = str(parts.pop("options", "") or "")

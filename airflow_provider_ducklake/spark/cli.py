@@ -7,10 +7,8 @@ import json
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow_provider_ducklake.kernels.connection import KernelSettings
@@ -41,6 +39,12 @@ from airflow_provider_ducklake.spark.operations import (
     only_reads,
     run_operation,
 )
+from airflow_provider_ducklake.spark.output import (
+    require_writable,
+    say,
+    write_report,
+    write_result,
+)
 from airflow_provider_ducklake.spark.report import render
 from airflow_provider_ducklake.spark.runner import LocalRunner, Runner, SparkRunner
 
@@ -54,13 +58,9 @@ WRONG_USAGE: Final = 2
 _BRINGING: Final = frozenset({"create_table", "ingest", "add_data_files"})
 
 
-class _Usage(Exception):
-    """The command line is wrong."""
-
-
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise _Usage(message)
+        raise ConfigurationError(message)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -110,36 +110,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result_file: str | None = None
     try:
         given = parser().parse_args(arguments)
-        result_file = given.result_file
         options = _options(given.option)
+        require_writable(given.result_file, given.report_file)
+        result_file = given.result_file
         check_options(given.operation, options)
-        result = _run(given, options)
-    except _Usage as error:
-        print(f"ducklake: wrong usage: {error}", file=sys.stderr)
-        return WRONG_USAGE
+        commit = _commit_info(given)
+    except ConfigurationError as error:
+        return _failed(error, result_file, WRONG_USAGE)
+    try:
+        result = _run(given, options, commit)
     except LakeError as error:
         return _failed(error, result_file)
     except KeyboardInterrupt:
         return _failed(LakeError("interrupted; nothing is half done"), result_file)
-    if result_file:
-        _write_atomically(result_file, result.to_dict())
-    sys.stdout.write((json.dumps(result.to_dict()) if given.json else render(result)) + "\n")
+    write_result(result_file, result.to_dict())
+    say(json.dumps(result.to_dict()) if given.json else render(result))
     return FAILED if result.is_failed else DONE
 
 
-def _run(given: argparse.Namespace, options: Mapping[str, str]) -> OperationResult:
+def _run(
+    given: argparse.Namespace, options: Mapping[str, str], commit: CommitInfo
+) -> OperationResult:
     if given.operation in WITHOUT_SPARK:
-        return _with_report(given, options, LocalRunner(), {}, None)
+        return _with_report(given, options, commit, LocalRunner(), {}, None)
     from airflow_provider_ducklake.spark.session import open_context
 
     with open_context(f"ducklake {given.operation}", given.master) as context:
         conf = dict(context.getConf().getAll())
-        return _with_report(given, options, SparkRunner(context), conf, context)
+        return _with_report(given, options, commit, SparkRunner(context), conf, context)
 
 
 def _with_report(
     given: argparse.Namespace,
     options: Mapping[str, str],
+    commit: CommitInfo,
     runner: Runner,
     conf: Mapping[str, str],
     context: SparkContext | None,
@@ -166,7 +170,6 @@ def _with_report(
             sql=given.sql,
         )
 
-    commit = _commit_info(given)
     try:
         with working_on(given.operation), _lake(given, options, secrets) as lake:
             return run_operation(
@@ -184,8 +187,7 @@ def _with_report(
                 report=report,
             )
     finally:
-        if given.report_file:
-            Path(given.report_file).write_text("".join(f"{line}\n" for line in lines))
+        write_report(given.report_file, lines)
 
 
 @contextmanager
@@ -251,7 +253,7 @@ def _options(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise _Usage(f"--option {text!r}: write NAME=VALUE")
+            raise ConfigurationError(f"--option {text!r}: write NAME=VALUE")
         options[name.strip()] = value
     return options
 
@@ -268,17 +270,9 @@ def _commit_info(given: argparse.Namespace) -> CommitInfo:
     return CommitInfo(given.author, given.message, extra, given.commit_key)
 
 
-def _failed(error: LakeError, result_file: str | None) -> int:
+def _failed(error: LakeError, result_file: str | None, status: int = FAILED) -> int:
     name, message = type(error).__name__, " ".join(str(error).split())
-    print(f"ducklake: ERROR {name}: {message}", file=sys.stderr)
-    if result_file:
-        _write_atomically(result_file, {"error": {"type": name, "message": message}})
-    return FAILED
-
-
-def _write_atomically(path: str, data: Mapping[str, Any]) -> None:
-    directory = os.path.dirname(os.path.abspath(path))
-    handle, temporary = tempfile.mkstemp(dir=directory, prefix=".result-")
-    with os.fdopen(handle, "w") as file:
-        json.dump(data, file)
-    os.replace(temporary, path)
+    shown = "wrong usage" if status == WRONG_USAGE else f"ERROR {name}"
+    print(f"ducklake: {shown}: {message}", file=sys.stderr)
+    write_result(result_file, {"error": {"type": name, "message": message}})
+    return status

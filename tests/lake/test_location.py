@@ -119,3 +119,12 @@ def test_a_broken_connection_string_is_not_repeated() -> None:
         CatalogLocation.parse("ducklake:postgres:host=db password=geheim broken")
     assert "geheim" not in str(caught.value)
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    "text", ["host=h sslpassword=geheim", "postgresql://h/d?sslpassword=geheim"]
+)
+def test_other_secrets_of_libpq_are_refused_and_not_shown(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="option sslpassword cannot") as refused:
+        CatalogLocation.parse(f"ducklake:postgres:{text}")
+    assert "geheim" not in str(refused.value)

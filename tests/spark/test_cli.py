@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,10 @@ def test_help_names_every_operation(capsys: pytest.CaptureFixture[str]) -> None:
         (["info"], "--attach"),
         (["info", "--attach", "ducklake:x", "--colour"], "--colour"),
         (["info", "--attach", "ducklake:x", "--option", "novalue"], "NAME=VALUE"),
+        (["infos", "--attach", "ducklake:x"], "did you mean 'info'"),
+        (["info", "--attach", "ducklake:x", "--option", "verbose=1"], "unknown option"),
+        (["info", "--attach", "ducklake:x", "--extra-info", "["], "JSON object"),
+        (["info", "--attach", "ducklake:x", "--extra-info", "1"], "JSON object"),
     ],
 )
 def test_wrong_usage_ends_with_two(
@@ -43,6 +49,49 @@ def test_wrong_usage_ends_with_two(
     shown = capsys.readouterr().err
     assert message in shown
     assert "Traceback" not in shown
+
+
+def test_wrong_usage_is_in_the_result_file_too(tmp_path: Path) -> None:
+    """Operators raise what they find there, which says more than spark-submit's exit status."""
+    result_file = tmp_path / "result.json"
+    assert main(["infos", "--attach", "ducklake:x", "--result-file", str(result_file)]) == 2
+    assert json.loads(result_file.read_text())["error"]["type"] == "ConfigurationError"
+
+
+@pytest.mark.parametrize("flag", ["--result-file", "--report-file"])
+def test_a_file_that_cannot_be_written_is_refused_before_any_work(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create = ["create_lake", "--attach", f"ducklake:sqlite:{tmp_path}/c.sqlite"]
+    create += ["--data-path", f"{tmp_path}/data"]
+    for path in (tmp_path / "nowhere" / "file", tmp_path, "/proc/file"):
+        assert main([*create, flag, str(path)]) == 2
+        assert f"wrong usage: {flag} {path} cannot be written (" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_written_at_the_end_does_not_change_the_status(tmp_path: Path) -> None:
+    """What was asked for is done then, and a second try would do it again."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    attach = f"ducklake:sqlite:{tmp_path}/c.sqlite"
+    script = f"""
+import os, shutil, sys
+from airflow_provider_ducklake.spark import cli
+from airflow_provider_ducklake.spark.output import say, write_report, write_result
+shutil.rmtree({str(folder)!r})
+write_result({str(folder / "result")!r}, {{}})
+write_report({str(folder / "report")!r}, [])
+os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+sys.exit(cli.main(["create_lake", "--attach", {attach!r}, "--data-path", {str(tmp_path)!r}]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    warned = [line for line in done.stderr.splitlines() if line.startswith("ducklake: WARNING: ")]
+    told = [line.removeprefix("ducklake: WARNING: the ").partition(" ")[0] for line in warned]
+    assert told == ["result", "report", "result"]
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "c.sqlite").exists()
 
 
 def test_a_lake_and_a_table_are_created_and_described(
@@ -74,10 +123,8 @@ def test_a_dry_run_creates_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("operation", "more", "kind", "message"),
     [
-        ("infos", [], "ConfigurationError", "did you mean 'info'"),
         ("info", ["--table", "main.ta"], "NotFound", "did you mean 'main.t'"),
         ("info", ["--table", "a.b.c"], "NotFound", "schema.table"),
-        ("info", ["--option", "verbose=1"], "ConfigurationError", "unknown option"),
         ("create_table", ["--table", "u"], "ConfigurationError", "--option columns"),
         (
             "create_table",
@@ -97,7 +144,6 @@ def test_a_dry_run_creates_nothing(tmp_path: Path) -> None:
             "ConfigurationError",
             "t",
         ),
-        ("info", ["--extra-info", "x", "--table", "t"], "ConfigurationError", "JSON object"),
     ],
 )
 def test_bad_input_is_one_line_and_changes_nothing(
