@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from airflow_provider_ducklake.lake.changes import Change, created_table, table_change
+from airflow_provider_ducklake.lake.changes import Change, table_change
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.commit import CommitInfo, Committed, SnapshotWriter
 from airflow_provider_ducklake.lake.errors import CommitConflict
@@ -23,6 +23,7 @@ from airflow_provider_ducklake.lake.table_stats import add_rows, read_table_stat
 from airflow_provider_ducklake.lake.tables import (
     add_columns,
     add_table,
+    creating,
     is_planned,
     require_unchanged,
 )
@@ -106,7 +107,7 @@ def append_files(
             "deleted_from_table": overwrite is not None,
             "inserted_into_table": bool(files),
         }
-        made = [created_table(known.schema.name, known.name)] if new else []
+        made = creating(table) if new else []
         return made + [table_change(word, known.table_id) for word, said in words.items() if said]
 
     return lake.commit(base=base, changes=changes, write=write, info=info)

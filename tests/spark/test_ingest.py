@@ -367,3 +367,16 @@ def test_a_table_keeps_its_specs_and_says_so(
     ingest(spark.range(2), partition_by="bucket(3, id)", sorted_by="id DESC")
     assert "another partition spec than bucket(3, id)" in caplog.text
     assert "another sort order than id DESC" in caplog.text
+
+
+def test_a_missing_schema_is_made_with_its_table(
+    spark: SparkSession, ingest: Ingest, sqlite_lake: Lakes
+) -> None:
+    """In one snapshot, whatever the names; without create_table neither is made."""
+    with pytest.raises(NotFound):
+        ingest(spark.range(2), table="sales.orders")
+    ingest(spark.range(2), table='sales."or.ders"', create_table="true")
+    made = sqlite_lake[0].snapshots()[-1].changes_made
+    assert made.startswith('created_schema:"sales",created_table:"sales"."or.ders",inserted_into')
+    ingest(spark.range(2), table='sales."or.ders"')
+    assert rows(sqlite_lake[1], 'SELECT count(*) FROM sales."or.ders"') == [(4,)]

@@ -14,7 +14,7 @@ from typing import Any, Final
 import psycopg
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError
-from airflow_provider_ducklake.lake.instants import parse_cutoff, parse_interval, utc_now
+from airflow_provider_ducklake.lake.instants import before, parse_cutoff, utc_now
 from airflow_provider_ducklake.lake.options import DEFAULTS
 from airflow_provider_ducklake.lake.store.fleet import FILE_COST, STEPS, CatalogWork, FleetPolicy
 
@@ -150,8 +150,8 @@ def _own_cutoff(age: str, now: datetime) -> datetime:
     Of one that maintenance will not take nothing is old enough.
     """
     try:
-        return now - parse_interval(age)
-    except (ConfigurationError, OverflowError):
+        return before(age, now)
+    except ConfigurationError:
         return datetime.min.replace(tzinfo=timezone.utc)
 
 

@@ -24,6 +24,7 @@ from airflow_provider_ducklake.lake.errors import (
     NotFound,
 )
 from airflow_provider_ducklake.lake.files import read_live_files
+from airflow_provider_ducklake.lake.identifiers import qualified_name
 from airflow_provider_ducklake.lake.inlined import count_live_rows
 from airflow_provider_ducklake.lake.lake import Lake, LakeView
 from airflow_provider_ducklake.lake.model import Table, WrittenFile
@@ -152,7 +153,7 @@ def ingest_batches(
 def _one_table(job: Job) -> str:
     if len(job.tables) != 1:
         raise ConfigurationError("ingest writes to exactly one table: give --table schema.table")
-    return ".".join(split_name(job.tables[0]))
+    return qualified_name(*split_name(job.tables[0]))
 
 
 def _table(job: Job, view: LakeView, name: str, columns: Sequence[Column]) -> Table:
@@ -164,7 +165,14 @@ def _table(job: Job, view: LakeView, name: str, columns: Sequence[Column]) -> Ta
     except NotFound:
         if not job.options.flag("create_table"):
             raise
-        return plan_table(view, name, columns, partition_by=partition_by, sorted_by=sorted_by)
+        return plan_table(
+            view,
+            name,
+            columns,
+            partition_by=partition_by,
+            sorted_by=sorted_by,
+            create_schema=True,
+        )
     fields = parse_partition_spec(partition_by, table.columns)
     if fields and fields != (table.partition.fields if table.partition else ()):
         log.warning("%s has another partition spec than %s, and keeps it", name, partition_by)
