@@ -172,7 +172,7 @@ def test_one_connection_serves_all_catalogs_of_a_bucket(
     operator.execute(task_context())
     assert spark.value("catalog-url") == lake.url
     assert sensor.poke(task_context()).xcom_value == 2
-    with pytest.raises(AirflowFailException, match="says nowhere where the catalog is"):
+    with pytest.raises(AirflowFailException, match="catalog_url is given and comes to 'None'"):
         Merge(task_id="x", catalog_url="None").execute(task_context())
     with pytest.raises(AirflowFailException, match="lease_wait must not be negative"):
         Merge(task_id="x", catalog_url=lake.url, lease_wait=-1).execute(task_context())

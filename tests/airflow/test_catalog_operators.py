@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from psycopg.conninfo import conninfo_to_dict
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.errors import ConfigurationError
@@ -85,7 +86,7 @@ def test_a_role_is_granted_what_it_was_made_for(root: str) -> None:
     DuckLakeHook("ducklake_default").store().drop_catalog("op.granted")
 
 
-def test_granting_reading_only_and_revoking(root: str) -> None:
+def test_granting_reading_only_and_revoking(root: str, shared_store: str) -> None:
     limit: dict[str, Any] = {"inlining_row_limit": "7"}
     made = run(
         DuckLakeCreateCatalogOperator(task_id="x", catalog="op.rights", root=f"{root}/r", **limit)
@@ -94,7 +95,7 @@ def test_granting_reading_only_and_revoking(root: str) -> None:
     with lake.view() as view:
         assert view.option("data_inlining_row_limit") == "7"
     store = DuckLakeHook("ducklake_default").store()
-    role = "ducklake_service"  # any role that is there
+    role = str(conninfo_to_dict(shared_store)["user"])  # any login that is there
     for read_only in (True, "false"):
         granted = run(
             DuckLakeGrantCatalogOperator(
