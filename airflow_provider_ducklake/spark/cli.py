@@ -121,7 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LakeError as error:
         return _failed(error, result_file)
     except KeyboardInterrupt:
-        return _failed(LakeError("interrupted; nothing is half done"), result_file)
+        interrupted = "interrupted: what was committed stays, the rest was not begun or is undone"
+        return _failed(LakeError(f"{interrupted}; run it again to do that"), result_file)
     write_result(result_file, result.to_dict())
     say(json.dumps(result.to_dict()) if given.json else render(result))
     return FAILED if result.is_failed else DONE
