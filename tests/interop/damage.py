@@ -237,13 +237,17 @@ _OF_FILE: Final = "data_file_id = FILE"
 FOR_A_PERSON: Final = (
     _changed("backward_life", "ducklake_data_file", "end_snapshot", "0", "NULL", _OF_FILE),
     _changed("future_row", "ducklake_data_file", "end_snapshot", "9999", "NULL", _OF_FILE),
-    _changed(
+    # No file has no bytes. The store itself refuses less than that.
+    Damage(
         "impossible_count",
-        "ducklake_data_file",
-        "file_size_bytes",
-        "-file_size_bytes",
-        "-file_size_bytes",
-        _OF_FILE,
+        (
+            "UPDATE ducklake_data_file SET file_order = file_size_bytes, file_size_bytes = 0 "
+            f"WHERE {_OF_FILE}",
+        ),
+        (
+            "UPDATE ducklake_data_file SET file_size_bytes = file_order, file_order = NULL "
+            f"WHERE {_OF_FILE}",
+        ),
     ),
     _changed(
         "table_record_count",
