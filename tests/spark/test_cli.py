@@ -134,9 +134,9 @@ def test_a_dry_run_creates_nothing(tmp_path: Path) -> None:
         ),
         (
             "create_table",
-            ["--table", "s.u", "--option", "columns=id int32"],
-            "NotFound",
-            "no schema 's'",
+            ["--table", "u", "--option", "columns=id int32", "sorted_by=nocol"],
+            "BadInput",
+            "nocol",
         ),
         (
             "create_table",

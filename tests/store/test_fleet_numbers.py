@@ -130,7 +130,7 @@ def test_rows_and_bytes_are_those_of_the_newest_snapshot(
 
 
 @pytest.mark.parametrize("age", ["expire_older_than", "delete_older_than"])
-@pytest.mark.parametrize("text", ["bananas", "2026-01-01", "1 month", "", "99999999999 days"])
+@pytest.mark.parametrize("text", ["bananas", "2026-01-01", "", "99999999999 days"])
 def test_ages_that_are_none(age: str, text: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{age} of a fleet plan"):
         FleetPolicy(**{age: text})  # type: ignore[arg-type]

@@ -123,7 +123,7 @@ def test_a_shorter_wait_needs_force(dropped: Dropped) -> None:
             dropped.store.purge(older_than=soon)
         with pytest.raises(SafetyRefusal, match="force"):
             dropped.store.purge(older_than=soon, dry_run=True)
-    for wrong in ("-100 days", "bananas", "2026-01-01", "1 month", ""):
+    for wrong in ("-100 days", "bananas", "2026-01-01", ""):
         with pytest.raises(ConfigurationError):
             dropped.store.purge(older_than=wrong, force=True)
     assert dropped.store.purge(older_than="2020-01-01 00:00:00+00").files_deleted == 0

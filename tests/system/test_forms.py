@@ -16,7 +16,6 @@ import pytest
 import yaml
 from airflow.providers.common.compat.sdk import AirflowSkipException, ParamValidationError
 
-from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.lake.instants import parse_cutoff
 from airflow_provider_ducklake.spark.cli import parser
 from airflow_provider_ducklake.spark.operations import OPERATIONS, check_options
@@ -138,12 +137,6 @@ def test_ages_of_the_form_are_those_of_the_job(example_dags: dict[str, Any], tex
     """An age or instant the form takes is one the job understands."""
     fill_in(example_dags["ewr_maintenance"], "older_than", text)
     assert parse_cutoff(text, NOW) <= NOW
-
-
-def test_months_are_refused_by_both(example_dags: dict[str, Any]) -> None:
-    """A month has no fixed length: neither form nor job takes one."""
-    with pytest.raises(ConfigurationError):
-        parse_cutoff("1 month", NOW)
 
 
 @pytest.mark.parametrize(("filled_in", "expected"), FILLED_IN)
