@@ -77,14 +77,7 @@ def create_table(
     """
     with lake.view() as view:
         base = view.head.snapshot_id
-        planned = plan_table(
-            view,
-            name,
-            columns,
-            partition_by=partition_by,
-            sorted_by=sorted_by,
-            create_schema=True,
-        )
+        planned = plan_table(view, name, columns, partition_by=partition_by, sorted_by=sorted_by)
         if exists_already(view, planned, may=if_not_exists):
             return None
     return commit_table(lake, planned, base=base, info=info)
@@ -128,9 +121,10 @@ def plan_table(
     *,
     partition_by: str = "",
     sorted_by: str = "",
-    create_schema: bool = False,
 ) -> Table:
     """Return a table as it will be once `add_table` has given it ids; files may be written for it.
+
+    A schema that does not exist is planned too.
 
     Args:
         view: The lake.
@@ -138,10 +132,9 @@ def plan_table(
         columns: As from `parse_columns`; their ids are numbered here and stay.
         partition_by: As for `parse_partition_spec`; empty for none.
         sorted_by: As for `parse_sort_spec`; empty for none.
-        create_schema: A schema that does not exist is planned too.
 
     Raises:
-        NotFound: The schema, or a column of the partition spec, does not exist.
+        NotFound: A column of the partition spec does not exist.
         BadInput: A transform or sort key does not fit the columns.
     """
     schema_name, table_name = split_name(name)
@@ -150,8 +143,6 @@ def plan_table(
     try:
         schema = find_schema(live_schemas(view), schema_name)
     except NotFound:
-        if not create_schema:
-            raise
         schema = plan_schema(view, schema_name)
     uuid = str(uuid4())
     return Table(

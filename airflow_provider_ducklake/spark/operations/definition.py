@@ -62,14 +62,7 @@ def create_new_table(job: Job) -> OperationResult:
     may_exist = bool(job.options.flag("if_not_exists"))
     with job.lake.view() as view:
         before = view.head.snapshot_id
-        planned = plan_table(
-            view,
-            name,
-            columns,
-            partition_by=partition_by,
-            sorted_by=sorted_by,
-            create_schema=True,
-        )
+        planned = plan_table(view, name, columns, partition_by=partition_by, sorted_by=sorted_by)
         exists = exists_already(view, planned, may=may_exist)
     if exists:
         return finished(job, started, before, messages=(f"{name} exists already",))

@@ -57,21 +57,28 @@ INGEST_OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
-    """The table as its files will be written: with columns that are added in the same commit.
+class PlannedWrite:
+    """Where rows go, and how.
 
     Attributes:
-        base: The snapshot it was looked up at, whose rows an overwrite replaces.
+        table: As it is, or as it will be created.
+        grown: As its files will be written: with columns that are added in the same commit.
+        match: How the columns of the rows meet those of the table.
+        task: The work order of each writing task.
+        mode: One of `MODES`.
+        base: The snapshot it was planned on, whose rows an overwrite replaces.
     """
 
     table: Table
     grown: Table
+    match: ColumnMatch
     task: AppendTask
     mode: str
     base: int
 
     @property
     def new_columns(self) -> tuple[Column, ...]:
+        """The columns that are added."""
         return self.grown.columns[len(self.table.columns) :]
 
 
@@ -106,15 +113,14 @@ def _ingest_once(job: Job, name: str, data: DataFrame) -> TableResult:
     from airflow_provider_ducklake.spark.dataframes import write_files
 
     planned = plan_write(job, columns_of(data.schema))
-    match, target = planned.match, planned.target
     if job.dry_run:
-        return _would_do(job, target, data.count())
+        return _would_do(job, planned, data.count())
     files = None
-    if job.as_they_are and not match.missing:
-        files = copy_files(job, data, target.task, target.table.full_name)
+    if job.as_they_are and not planned.match.missing:
+        files = copy_files(job, data, planned.task, planned.table.full_name)
     if files is None:
-        files = write_files(data, match, target.task, job.settings, job.operation)
-    return _commit(job.lake, target, files, job.info_for(name))
+        files = write_files(data, planned.match, planned.task, job.settings, job.operation)
+    return _commit(job.lake, planned, files, job.info_for(name))
 
 
 def ingest_batches(
@@ -145,9 +151,9 @@ def ingest_batches(
     with lake.view() as view:
         table = view.table(table_name)
         everything = ColumnMatch({c.column_id: c.name for c in table.columns}, (), ())
-        target = _target(view, table, everything, mode)
-    files = append(batches, target.task, settings or KernelSettings(lake.storage))
-    return _commit(lake, target, files, info)
+        planned = _planned(view, table, everything, mode)
+    files = append(batches, planned.task, settings or KernelSettings(lake.storage))
+    return _commit(lake, planned, files, info)
 
 
 def _one_table(job: Job) -> str:
@@ -165,14 +171,7 @@ def _table(job: Job, view: LakeView, name: str, columns: Sequence[Column]) -> Ta
     except NotFound:
         if not job.options.flag("create_table"):
             raise
-        return plan_table(
-            view,
-            name,
-            columns,
-            partition_by=partition_by,
-            sorted_by=sorted_by,
-            create_schema=True,
-        )
+        return plan_table(view, name, columns, partition_by=partition_by, sorted_by=sorted_by)
     fields = parse_partition_spec(partition_by, table.columns)
     if fields and fields != (table.partition.fields if table.partition else ()):
         log.warning("%s has another partition spec than %s, and keeps it", name, partition_by)
@@ -203,7 +202,7 @@ def _check_match(job: Job, table: Table, match: ColumnMatch) -> None:
             )
 
 
-def _target(view: LakeView, table: Table, match: ColumnMatch, mode: str) -> _Target:
+def _planned(view: LakeView, table: Table, match: ColumnMatch, mode: str) -> PlannedWrite:
     if mode == "error_if_exists":
         _refuse_rows(view.session, table, view.head.snapshot_id)
     if mode == "overwrite_partitions" and table.partition is None:
@@ -229,17 +228,17 @@ def _target(view: LakeView, table: Table, match: ColumnMatch, mode: str) -> _Tar
     )
     # A table that is created has nothing to replace.
     mode = "append" if is_planned(table) else mode
-    return _Target(table, grown, task, mode, view.head.snapshot_id)
+    return PlannedWrite(table, grown, match, task, mode, view.head.snapshot_id)
 
 
-def _flush_before_overwrite(job: Job, target: _Target) -> bool:
+def _flush_before_overwrite(job: Job, planned: PlannedWrite) -> bool:
     """Give inlined rows their partition: only files have one that can be replaced.
 
     Returns:
         True when there were any.
     """
-    table = target.table
-    if target.mode != "overwrite_partitions" or job.dry_run:
+    table = planned.table
+    if planned.mode != "overwrite_partitions" or job.dry_run:
         return False
     with job.lake.view() as view:
         if not count_live_rows(view.session, table.table_id):
@@ -249,12 +248,12 @@ def _flush_before_overwrite(job: Job, target: _Target) -> bool:
     return True
 
 
-def _would_do(job: Job, target: _Target, rows: int) -> TableResult:
+def _would_do(job: Job, planned: PlannedWrite, rows: int) -> TableResult:
     """Return what a dry run tells; which partitions are replaced, only the written files know."""
-    table = target.table
+    table = planned.table
     with job.lake.view() as view:
         live = [] if is_planned(table) else view.live_files(table)
-    going = live if target.mode == "overwrite" else []
+    going = live if planned.mode == "overwrite" else []
     return TableResult(
         table.full_name,
         files_before=len(live),
@@ -266,26 +265,28 @@ def _would_do(job: Job, target: _Target, rows: int) -> TableResult:
 
 
 def _commit(
-    lake: Lake, target: _Target, files: Sequence[WrittenFile], info: CommitInfo | None
+    lake: Lake, planned: PlannedWrite, files: Sequence[WrittenFile], info: CommitInfo | None
 ) -> TableResult:
     overwrite = None
-    if target.mode == "overwrite":
+    if planned.mode == "overwrite":
         overwrite = Overwrite()
-    elif target.mode == "overwrite_partitions":
+    elif planned.mode == "overwrite_partitions":
         overwrite = Overwrite(frozenset(file.partition_values for file in files))
     rows = sum(file.record_count for file in files)
-    changes_nothing = overwrite is None and not target.new_columns and not is_planned(target.table)
+    changes_nothing = (
+        overwrite is None and not planned.new_columns and not is_planned(planned.table)
+    )
     if rows == 0 and changes_nothing:
-        return TableResult(target.table.full_name)
+        return TableResult(planned.table.full_name)
     try:
         commit = append_files(
             lake,
-            target.table,
+            planned.table,
             files,
-            base=None if overwrite is None else target.base,
-            new_columns=target.new_columns,
+            base=None if overwrite is None else planned.base,
+            new_columns=planned.new_columns,
             overwrite=overwrite,
-            validate=_require_empty(target.table) if target.mode == "error_if_exists" else None,
+            validate=_require_empty(planned.table) if planned.mode == "error_if_exists" else None,
             info=info,
         )
     except CommitStateUnknown:
@@ -293,7 +294,7 @@ def _commit(
     except LakeError:
         discard(lake, (file.path for file in files))
         raise
-    done = TableResult(target.table.full_name, rows=rows, snapshot_id=commit.snapshot.snapshot_id)
+    done = TableResult(planned.table.full_name, rows=rows, snapshot_id=commit.snapshot.snapshot_id)
     return commit.value or done
 
 
@@ -317,24 +318,6 @@ def _refuse_other_specs(view: LakeView, table: Table) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedWrite:
-    """Where rows with some columns go, for a writer that is no job of its own.
-
-    Attributes:
-        target: The table, and how its files are written.
-        match: How the columns meet those of the table.
-    """
-
-    target: _Target
-    match: ColumnMatch
-
-    @property
-    def task(self) -> AppendTask:
-        """The work order of each writing task."""
-        return self.target.task
-
-
 def plan_write(job: Job, columns: Sequence[Column]) -> PlannedWrite:
     """Find out where rows with some columns go, under the options of `ingest`.
 
@@ -349,7 +332,7 @@ def plan_write(job: Job, columns: Sequence[Column]) -> PlannedWrite:
         NotFound: There is no such table, and none is to be created.
     """
     planned = _plan(job, columns)
-    if _flush_before_overwrite(job, planned.target):
+    if _flush_before_overwrite(job, planned):
         planned = _plan(job, columns)
     return planned
 
@@ -359,8 +342,7 @@ def _plan(job: Job, columns: Sequence[Column]) -> PlannedWrite:
         table = _table(job, view, _one_table(job), columns)
         match = match_columns(columns, table)
         _check_match(job, table, match)
-        target = _target(view, table, match, job.options.choice("mode", MODES, "append"))
-    return PlannedWrite(target, match)
+        return _planned(view, table, match, job.options.choice("mode", MODES, "append"))
 
 
 def commit_write(job: Job, planned: PlannedWrite, files: Sequence[WrittenFile]) -> TableResult:
@@ -374,4 +356,4 @@ def commit_write(job: Job, planned: PlannedWrite, files: Sequence[WrittenFile]) 
     if done is not None:
         discard(job.lake, (file.path for file in files))
         return done
-    return _commit(job.lake, planned.target, files, job.info_for(name))
+    return _commit(job.lake, planned, files, job.info_for(name))

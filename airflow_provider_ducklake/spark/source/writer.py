@@ -108,7 +108,7 @@ class FileWriter:
         if size is not None:
             options = replace(planned.task.options, target_file_size=size)
             task = replace(planned.task, options=options)
-            planned = replace(planned, target=replace(planned.target, task=task))
+            planned = replace(planned, task=task)
         self._planned = planned
         self._settings = job.settings
 
