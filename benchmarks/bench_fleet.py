@@ -17,7 +17,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from airflow_provider_ducklake.lake.location import CatalogLocation
-from airflow_provider_ducklake.lake.store.fleet import FleetPolicy
+from airflow_provider_ducklake.lake.store.fleet_policy import FleetBatch, FleetPolicy
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from benchmarks.common import one
 from benchmarks.store_filling import (
@@ -61,14 +61,13 @@ def main(arguments: Sequence[str]) -> int:
         _fill(conninfo, Path(home), given.catalogs + given.sample)
         (batch,) = CatalogStore(conninfo).plan_fleet(_POLICY).batches
         names = [catalog_name(i + 1) for i in range(given.catalogs + given.sample)]
-        print(f"{len(batch)} catalogs need {', '.join(batch[names[0]])}", flush=True)
+        steps = batch.catalogs[names[0]]
+        print(f"{len(batch.catalogs)} catalogs need {', '.join(steps)}", flush=True)
         postmaster = int(Path(home, "pg", "postmaster.pid").read_text().split()[0])
 
         def run(chosen: Sequence[str]) -> Took:
-            options = {
-                "work": json.dumps({name: batch[name] for name in chosen}),
-                "expire_older_than": _POLICY.expire_older_than,
-            }
+            part = FleetBatch({name: batch.catalogs[name] for name in chosen}, batch.policy)
+            options = {"work": json.dumps(part.to_dict())}
             attach = f"ducklake:postgres:{conninfo}"
             return submit(
                 "fleet_maintenance", attach, options, master=given.master, postmaster=postmaster

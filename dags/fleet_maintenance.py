@@ -24,10 +24,10 @@ with DAG(
 
 One query over the store finds which catalogs have small files, deleted rows, old snapshots or
 files to delete. They are ranked by what readers save for each byte rewritten; the best of them, up
-to the limits below, are maintained in batches, each one Spark application. What is left waits for
-the next run. The view `ducklake_api.maintenance` tells what was done to each catalog, and
-`ducklake_api.health` what state all are in. Beside it, the files of catalogs that were dropped are
-deleted after the same grace, unless a fork reads them.
+to the limits below, are maintained in batches, each one Spark application, by the policy they were
+planned by. What is left waits for the next run. The view `ducklake_api.maintenance` tells what was
+done to each catalog, and `ducklake_api.health` what state all are in. Beside it, the files of
+catalogs that were dropped are deleted after the same grace, unless a fork reads them.
 """,
     schedule="0 * * * *",
     start_date=datetime(2024, 1, 1, tzinfo=timezone.utc),
@@ -43,6 +43,14 @@ deleted after the same grace, unless a fork reads them.
         ),
         "batch_catalogs": Param(
             200, type="integer", minimum=1, title="Catalogs in one application", section="Budget"
+        ),
+        "delete_threshold": Param(
+            0.1,
+            type="number",
+            minimum=0,
+            maximum=1,
+            title="Rewrite files with this share of their rows deleted",
+            section="What to do",
         ),
         "older_than": Param(
             "30 days",
@@ -74,7 +82,9 @@ deleted after the same grace, unless a fork reads them.
     plan = DuckLakeFleetPlanOperator(
         task_id="plan",
         ducklake_conn_id=STORE,
+        delete_threshold="{{ params.delete_threshold }}",
         expire_older_than="{{ params.older_than }}",
+        retain_last="{{ params.retain_last }}",
         delete_older_than="{{ params.grace }}",
         max_catalogs="{{ params.max_catalogs }}",
         max_bytes="{{ params.max_gigabytes * 1000 ** 3 }}",
@@ -84,9 +94,6 @@ deleted after the same grace, unless a fork reads them.
         task_id="maintain",
         pool="ducklake_fleet",
         ducklake_conn_id=STORE,
-        expire_older_than="{{ params.older_than }}",
-        retain_last="{{ params.retain_last }}",
-        delete_older_than="{{ params.grace }}",
         dry_run="{{ params.dry_run }}",
     ).expand(work=plan.output)
     DuckLakePurgeCatalogsOperator(

@@ -88,13 +88,17 @@ class MergeLimits:
         target_file_size: Bytes an output should reach; files as large are left alone.
         min_file_size: Smaller files are left alone (inclusive bound).
         max_file_size: Files this large or larger are left alone.
+        min_files: Groups of fewer files that belong together are left alone.
         max_compacted_files: Outputs the whole call may make.
+        max_compacted_bytes: Bytes of inputs after which the whole call begins no other output.
     """
 
     target_file_size: int
     min_file_size: int = 0
     max_file_size: int | None = None
+    min_files: int = 2
     max_compacted_files: int | None = None
+    max_compacted_bytes: int | None = None
 
 
 def plan_merge(
@@ -131,13 +135,16 @@ def plan_merge(
             key = (_version_of(versions, file), file.partition_id, file.partition_values)
             groups[key].append(file)
     merges: list[FileGroup] = []
-    remaining = 0
+    size = remaining = 0
     for group in groups.values():
+        if 1 < len(group) < limits.min_files:
+            reasons["fewer than min_files that belong together"] += len(group)
+            continue
         for pack in _packs(group, limits.target_file_size):
             if len(pack) == 1:
                 reasons[_why_alone(len(groups))] += 1
-            elif (
-                limits.max_compacted_files is not None and len(merges) >= limits.max_compacted_files
+            elif _is_spent(len(merges), limits.max_compacted_files) or _is_spent(
+                size, limits.max_compacted_bytes
             ):
                 remaining += len(pack)
             else:
@@ -145,6 +152,7 @@ def plan_merge(
                 # Sorting mixes the sources' rows, so their order says nothing of row ids any more.
                 with_row_ids = bool(table.sort_keys) or not _adjacent(pack)
                 merges.append(FileGroup(tuple(pack), columns, with_row_ids))
+                size += merges[-1].size
     skipped = tuple(Skipped(reason, count) for reason, count in sorted(reasons.items()))
     return CompactionPlan(table, base, len(files), tuple(merges), skipped, remaining)
 
@@ -157,6 +165,7 @@ def plan_rewrite(
     threshold: float,
     *,
     max_compacted_files: int | None = None,
+    max_compacted_bytes: int | None = None,
 ) -> CompactionPlan:
     """Choose the files of which a large enough share of rows is deleted.
 
@@ -167,6 +176,7 @@ def plan_rewrite(
         deleted: Distinct deleted positions of each file that has deletes, by file id.
         threshold: Smallest share (0 to 1) of deleted rows worth a rewrite.
         max_compacted_files: Outputs the whole call may make.
+        max_compacted_bytes: Bytes of inputs after which the whole call takes no other file.
     """
     reasons: Counter[str] = Counter()
     by_partition: dict[tuple[object, ...], list[DataFile]] = defaultdict(list)
@@ -178,11 +188,19 @@ def plan_rewrite(
             reasons[f"less than {threshold:g} of its rows deleted"] += 1
         else:
             by_partition[(file.partition_id, file.partition_values)].append(file)
-    groups = [FileGroup(tuple(group), table.columns, True) for group in by_partition.values()]
-    kept = groups if max_compacted_files is None else groups[:max_compacted_files]
-    remaining = sum(len(group.files) for group in groups[len(kept) :])
+    groups: list[FileGroup] = []
+    size = remaining = 0
+    for found in by_partition.values():
+        taken: list[DataFile] = []
+        for file in found if not _is_spent(len(groups), max_compacted_files) else ():
+            if not _is_spent(size, max_compacted_bytes):
+                taken.append(file)
+                size += file.file_size_bytes
+        if taken:
+            groups.append(FileGroup(tuple(taken), table.columns, True))
+        remaining += len(found) - len(taken)
     skipped = tuple(Skipped(reason, count) for reason, count in sorted(reasons.items()))
-    return CompactionPlan(table, base, len(files), tuple(kept), skipped, remaining)
+    return CompactionPlan(table, base, len(files), tuple(groups), skipped, remaining)
 
 
 def commit_merge(
@@ -281,6 +299,10 @@ def _why_not_merged(
     if file.file_size_bytes < smallest:
         return "smaller than min_file_size"
     return None
+
+
+def _is_spent(used: int, limit: int | None) -> bool:
+    return limit is not None and used >= limit
 
 
 def _why_alone(groups: int) -> str:

@@ -15,7 +15,10 @@ class DuckLakeMergeAdjacentFilesOperator(DuckLakeTablesOperator):
     Args:
         min_file_size: Only files of at least this size (bytes, or text such as `1MB`).
         max_file_size: Only files below this size; the table's target size when not given.
+        min_files: Fewer files that could become one are left alone; 2.
         max_compacted_files: At most this many files are written, in the whole run.
+        max_compacted_bytes: Once files of so many bytes (or text such as `100GB`) are read, in the
+            whole run, the rest stays for the next one.
         target_file_size: Size the merged files should reach; the table's when not given.
         partition: Only files of this partition: `{"year": 2024, "region": "eu"}` or
             `year=2024,region=eu`.
@@ -26,7 +29,9 @@ class DuckLakeMergeAdjacentFilesOperator(DuckLakeTablesOperator):
     options: ClassVar[Mapping[str, _options.Converter]] = {
         "min_file_size": _options.size,
         "max_file_size": _options.size,
+        "min_files": _options.integer,
         "max_compacted_files": _options.integer,
+        "max_compacted_bytes": _options.size,
         "target_file_size": _options.size,
         "partition": _options.pairs,
     }
@@ -37,7 +42,9 @@ class DuckLakeMergeAdjacentFilesOperator(DuckLakeTablesOperator):
         *,
         min_file_size: int | str | None = None,
         max_file_size: int | str | None = None,
+        min_files: int | str | None = None,
         max_compacted_files: int | str | None = None,
+        max_compacted_bytes: int | str | None = None,
         target_file_size: int | str | None = None,
         partition: Mapping[str, Any] | str | None = None,
         **kwargs: Any,
@@ -45,7 +52,9 @@ class DuckLakeMergeAdjacentFilesOperator(DuckLakeTablesOperator):
         super().__init__(**kwargs)
         self.min_file_size = min_file_size
         self.max_file_size = max_file_size
+        self.min_files = min_files
         self.max_compacted_files = max_compacted_files
+        self.max_compacted_bytes = max_compacted_bytes
         self.target_file_size = target_file_size
         self.partition = partition
 
@@ -57,6 +66,8 @@ class DuckLakeRewriteDataFilesOperator(DuckLakeTablesOperator):
         delete_threshold: Share of deleted rows (0 to 1) from which a file is rewritten; the
             table's option `rewrite_delete_threshold` when not given.
         max_compacted_files: At most this many files are written, in the whole run.
+        max_compacted_bytes: Once files of so many bytes (or text such as `100GB`) are read, in the
+            whole run, the rest stays for the next one.
         **kwargs: `table`, `tables`, and see `DuckLakeSparkOperator`.
     """
 
@@ -64,6 +75,7 @@ class DuckLakeRewriteDataFilesOperator(DuckLakeTablesOperator):
     options: ClassVar[Mapping[str, _options.Converter]] = {
         "delete_threshold": _options.fraction,
         "max_compacted_files": _options.integer,
+        "max_compacted_bytes": _options.size,
     }
     template_fields: Sequence[str] = (*DuckLakeTablesOperator.template_fields, *options)
 
@@ -72,11 +84,13 @@ class DuckLakeRewriteDataFilesOperator(DuckLakeTablesOperator):
         *,
         delete_threshold: float | str | None = None,
         max_compacted_files: int | str | None = None,
+        max_compacted_bytes: int | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.delete_threshold = delete_threshold
         self.max_compacted_files = max_compacted_files
+        self.max_compacted_bytes = max_compacted_bytes
 
 
 class DuckLakeFlushInlinedDataOperator(DuckLakeTablesOperator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from airflow.providers.common.compat.sdk import DAG, AirflowFailException
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.store.fleet_policy import FleetPolicy
 from airflow_provider_ducklake.operators._options import BOUNDS
 from airflow_provider_ducklake.operators.base import DuckLakeSparkOperator
+from airflow_provider_ducklake.operators.fleet import DuckLakeFleetPlanOperator
 from airflow_provider_ducklake.operators.transfer import DuckLakeExportCatalogOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from tests.airflow.conftest import Connect, StandIn, task_context
@@ -103,3 +106,18 @@ def test_no_tables_are_all_tables_where_no_row_changes(spark: StandIn) -> None:
     merge = next(k for k in OPERATORS if k.operation == "merge_adjacent_files")
     merge(task_id="x", tables="").execute(task_context())
     assert not spark.values("table")
+
+
+def test_a_fleet_plan_lets_nothing_go_that_was_meant_to_stay() -> None:
+    """Sizes and budgets may be left empty in a form, and have their defaults then."""
+    for name in ("expire_older_than", "delete_older_than", "retain_last"):
+        for nothing in (None, *EMPTY):
+            with DAG("nightly"):
+                plan = DuckLakeFleetPlanOperator(task_id="x", **{name: "{{ nothing }}"})
+            plan.render_template_fields(task_context({"nothing": nothing}))
+            with pytest.raises(AirflowFailException, match=f"{name} is given and comes to"):
+                plan.execute(task_context())
+    sizes: dict[str, Any] = {"small_file_size": "8MiB", "max_bytes": " ", "min_small_files": "None"}
+    plan = DuckLakeFleetPlanOperator(task_id="x", expire_older_than=timedelta(days=90), **sizes)
+    policy = FleetPolicy(small_file_size=8 * 1024**2, expire_older_than="7776000.000000 seconds")
+    assert plan._policy() == policy

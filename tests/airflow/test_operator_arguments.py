@@ -201,6 +201,7 @@ SAMPLES: dict[str, Any] = {
     "force": True,
     "hive_partitioning": False,
     "ignore_extra_columns": True,
+    "max_compacted_bytes": "100GB",
     "max_compacted_files": 7,
     "max_file_size": 1_000_000,
     "max_examples": 7,
@@ -208,6 +209,7 @@ SAMPLES: dict[str, Any] = {
     "objects": False,
     "repair": True,
     "min_file_size": "1MB",
+    "min_files": 3,
     "mode": "overwrite",
     "older_than": datetime(2026, 1, 2, 3, tzinfo=timezone.utc),
     "on_duplicate": "error",
@@ -222,7 +224,7 @@ SAMPLES: dict[str, Any] = {
     "target_file_size": "64MB",
     "threads": 5,
     "versions": [3, 4, 9],
-    "work": {"acme": ["merge_adjacent_files"], "b": []},
+    "work": {"catalogs": {"acme": ["merge_adjacent_files"]}, "policy": {"retain_last": 5}},
 }
 WRITTEN = {
     **{name: str(value).lower() for name, value in SAMPLES.items() if isinstance(value, bool)},
@@ -230,6 +232,7 @@ WRITTEN = {
     "deep": "true",
     "delete_threshold": "0.25",
     "expire_older_than": "7 days",
+    "max_compacted_bytes": "100GB",
     "max_compacted_files": "7",
     "max_file_size": "1000000",
     "max_examples": "7",
@@ -237,6 +240,7 @@ WRITTEN = {
     "objects": "false",
     "repair": "true",
     "min_file_size": "1MB",
+    "min_files": "3",
     "mode": "overwrite",
     "older_than": "2026-01-02T03:00:00+00:00",
     "on_duplicate": "error",
@@ -250,7 +254,7 @@ WRITTEN = {
     "target_file_size": "64MB",
     "threads": "5",
     "versions": "3,4,9",
-    "work": '{"acme":["merge_adjacent_files"],"b":[]}',
+    "work": '{"catalogs":{"acme":["merge_adjacent_files"]},"policy":{"retain_last":5}}',
 }
 
 

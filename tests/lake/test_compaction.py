@@ -151,3 +151,30 @@ def test_rewrites_are_chosen_by_the_share_of_deleted_rows() -> None:
     assert sum(len(group.files) for group in everything.groups) == 4
     bounded = plan_rewrite(TABLE, 50, files, deleted, 0.0, max_compacted_files=1)
     assert (len(bounded.groups), bounded.remaining) == (1, 2)
+
+
+@given(sizes, st.integers(1, 2_000))
+def test_the_bytes_of_the_whole_call_are_bounded(given_sizes: list[int], limit: int) -> None:
+    """The rest is said to remain; whoever goes on comes to an end."""
+    files = [data_file(n, size, partition=(str(n % 3),)) for n, size in enumerate(given_sizes)]
+    free, bounded = merge(files), merge(files, max_compacted_bytes=limit)
+    taken = [group.size for group in bounded.groups]
+    assert bool(taken) == bool(free.groups)
+    assert sum(taken[:-1]) < limit
+    inputs = [sum(len(group.files) for group in plan.groups) for plan in (free, bounded)]
+    assert inputs[1] + bounded.remaining == inputs[0]
+    rewrite = plan_rewrite(
+        TABLE, 50, files, dict.fromkeys(range(len(files)), 5), 0.1, max_compacted_bytes=limit
+    )
+    rewritten = [file for group in rewrite.groups for file in group.files]
+    assert bool(rewritten) == bool(files)
+    assert sum(file.file_size_bytes for file in rewritten[:-1]) < limit
+    assert len(rewritten) + rewrite.remaining == len(files)
+
+
+def test_few_files_that_belong_together_are_left_alone() -> None:
+    files = [data_file(n, partition=("a" if n < 3 else "b",)) for n in range(7)]
+    plan = merge(files, min_files=4)
+    assert [[f.data_file_id for f in g.files] for g in plan.groups] == [[3, 4, 5, 6]]
+    assert [(s.count, "min_files" in s.reason) for s in plan.skipped] == [(3, True)]
+    assert len(merge(files, min_files=3).groups) == 2

@@ -30,11 +30,11 @@ def test_a_batch_of_catalogs(postgres_database: str, tmp_path: Path, runner: Spa
     for name in names:
         store.fork_catalog("first", name)
     (batch,) = store.plan_fleet().batches
-    assert set(batch) == {"first", *names}
+    assert set(batch.catalogs) == {"first", *names}
     result = run_operation(
         "fleet_maintenance",
         Lake.open(CatalogLocation.parse(f"ducklake:postgres:{postgres_database}")),
-        {"work": json.dumps(batch), "threads": "4"},
+        {"work": json.dumps(batch.to_dict()), "threads": "4"},
         runner=runner,
     )
     assert not result.is_failed, result.failures

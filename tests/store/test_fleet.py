@@ -13,21 +13,10 @@ from hypothesis import strategies as st
 from psycopg import sql
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError
-from airflow_provider_ducklake.lake.lake import Lake
-from airflow_provider_ducklake.lake.location import CatalogLocation
-from airflow_provider_ducklake.lake.results import OperationResult
-from airflow_provider_ducklake.lake.store.fleet import (
-    STEPS,
-    CatalogWork,
-    FleetPlan,
-    FleetPolicy,
-    plan_fleet,
-)
-from airflow_provider_ducklake.lake.store.store import CatalogStore
-from airflow_provider_ducklake.spark.operations import run_operation
+from airflow_provider_ducklake.lake.store.fleet import CatalogWork, FleetPlan, plan_fleet
+from airflow_provider_ducklake.lake.store.fleet_policy import STEPS, FleetBatch, FleetPolicy
 from airflow_provider_ducklake.spark.runner import LocalRunner
-from tests.support.lakes import stock_client
-from tests.support.reference import ReferenceClient
+from tests.support.fleets import Fleet
 
 WORK = st.lists(
     st.builds(
@@ -59,21 +48,21 @@ def planned(work: list[CatalogWork], policy: FleetPolicy) -> FleetPlan:
 @given(work=WORK, policy=POLICIES)
 def test_plans_keep_to_their_budget(work: list[CatalogWork], policy: FleetPolicy) -> None:
     plan = planned(work, policy)
-    placed = [name for batch in plan.batches for name in batch]
+    placed = [name for batch in plan.batches for name in batch.catalogs]
     assert len(placed) == len(set(placed)) == plan.catalogs <= policy.max_catalogs
     assert plan.catalogs + plan.left == len(work)
     assert plan.size <= policy.max_bytes
-    assert all(0 < len(batch) <= policy.batch_catalogs for batch in plan.batches)
+    assert all(0 < len(batch.catalogs) <= policy.batch_catalogs for batch in plan.batches)
+    assert all(batch.policy == policy for batch in plan.batches)
     assert len(plan.batches) == -(-plan.catalogs // policy.batch_catalogs)
-    wanted = {item.catalog: list(item.steps) for item in work}
+    wanted = {item.catalog: item.steps for item in work}
     for batch in plan.batches:
-        for name, steps in batch.items():
+        for name, steps in batch.catalogs.items():
             assert steps == wanted[name]
     scores = [item.score for item in plan.work]
     assert scores == sorted(scores, reverse=True)
-    share = int(policy.max_bytes * policy.max_share)
     if plan.catalogs < policy.max_catalogs:
-        turned_down = [min(i.size, share) for i in work if i not in plan.work]
+        turned_down = [min(i.size, policy.catalog_bytes) for i in work if i not in plan.work]
         assert all(plan.size + cost > policy.max_bytes for cost in turned_down)
 
 
@@ -90,64 +79,38 @@ def test_many_small_files_go_before_few_large_ones() -> None:
 def test_one_giant_does_not_take_it_all() -> None:
     work = [CatalogWork("giant", ("merge_adjacent_files",), 10**9, 10**15)]
     work += [CatalogWork(f"c{n}", ("merge_adjacent_files",), 9, 10**6) for n in range(100)]
-    plan = planned(work, FleetPolicy(max_bytes=10**9, batch_catalogs=50))
+    plan = planned(work, FleetPolicy(max_bytes=2 * 10**9, batch_catalogs=50))
     assert plan.catalogs == 101
-    giant, *others = sorted(plan.batches, key=lambda batch: "giant" not in batch)
-    assert [len(batch) for batch in others] == [50, 50]
-    assert list(giant) == ["giant"]
+    catalogs = [list(batch.catalogs) for batch in plan.batches]
+    giant, *others = sorted(catalogs, key=lambda names: "giant" not in names)
+    assert [len(names) for names in others] == [50, 50]
+    assert giant == ["giant"]
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"max_share": 0}, {"max_share": 2}, {"max_catalogs": 0}, {"delete_threshold": -1}]
+    "wrong",
+    [
+        {"max_share": 0},
+        {"max_share": 2},
+        {"max_catalogs": 0},
+        {"delete_threshold": -1},
+        {"delete_threshold": "0.5"},
+        {"target_file_size": "128MB"},
+        {"retain_last": True},
+        {"expire_older_than": 30},
+        {"retain_lasst": 5},
+    ],
 )
 def test_policies_that_make_no_plan(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError):
-        FleetPolicy(**wrong)
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        FleetPolicy.from_dict(wrong)
 
 
-class Fleet:
-    """A store of its own with some catalogs in different states."""
-
-    def __init__(self, conninfo: str, directory: Path) -> None:
-        self.conninfo = conninfo
-        self.store = CatalogStore(conninfo)
-        self.store.init(f"{directory}/lakes")
-
-    def location(self, name: str | None) -> CatalogLocation:
-        """Return the location of a catalog, or of the store."""
-        return CatalogLocation.parse(f"ducklake:postgres:{self.conninfo}", catalog=name)
-
-    def client(self, name: str) -> ReferenceClient:
-        """Return a stock client."""
-        return stock_client(self.conninfo, name)
-
-    def fill(self, name: str, inserts: int, deletes: bool = False) -> None:
-        """Create a catalog with a table of some small files."""
-        self.store.create_catalog(name)
-        client = self.client(name)
-        client.sql("CREATE TABLE t (i INTEGER, s VARCHAR)")
-        for start in range(inserts):
-            rows = f"range({start * 100}, {start * 100 + 100}) r(i)"
-            client.sql(f"INSERT INTO t SELECT i, 'r' || i FROM {rows}")
-        if deletes:
-            client.sql("DELETE FROM t WHERE i % 2 = 0")
-        client.close()
-
-    def sum(self, name: str) -> tuple[int, int]:
-        """Return count and sum of a catalog's rows."""
-        client = self.client(name)
-        ((number, total),) = client.sql("SELECT count(*), sum(i)::BIGINT FROM t")
-        client.close()
-        return number, total
-
-    def maintain(self, work: dict[str, list[str]], **options: str) -> OperationResult:
-        """Run one batch."""
-        return run_operation(
-            "fleet_maintenance",
-            Lake.open(self.location(None)),
-            {"work": json.dumps(work), **options},
-            runner=LocalRunner(),
-        )
+@given(policy=POLICIES)
+def test_a_batch_carries_its_policy(policy: FleetPolicy) -> None:
+    batch = FleetBatch({"acme": ["merge_adjacent_files"]}, policy)
+    assert FleetBatch.from_json(json.dumps(batch.to_dict())) == batch
+    assert FleetBatch.from_json('{"catalogs": {}}').policy == FleetPolicy()
 
 
 @pytest.fixture
@@ -161,29 +124,30 @@ def fleet(postgres_database: str, tmp_path: Path) -> Fleet:
     return fleet
 
 
-NOW = FleetPolicy(expire_older_than="0 seconds", delete_older_than="0 seconds")
+NOW = FleetPolicy(
+    expire_older_than="0 seconds", delete_older_than="0 seconds", delete_threshold=0.1
+)
 
 
 def test_what_needs_work_is_found(fleet: Fleet) -> None:
-    plan = fleet.store.plan_fleet()
-    assert plan.batches == ({"small": ["merge_adjacent_files"], "deleted": ["rewrite_data_files"]},)
+    policy = FleetPolicy(delete_threshold=0.1)
+    work = {"small": ("merge_adjacent_files",), "deleted": ("rewrite_data_files",)}
+    assert fleet.store.plan_fleet(policy).batches == (FleetBatch(work, policy),)
     found = {work.catalog: work for work in fleet.store.plan_fleet(NOW).work}
     assert found.keys() == {"small", "deleted", "tidy"}
     assert found["tidy"].steps == ("expire_snapshots",)
     assert found["small"].files == 7 + 1
-    assert fleet.store.plan_fleet(FleetPolicy(min_small_files=9)).catalogs == 1
+    assert fleet.store.plan_fleet(FleetPolicy(min_small_files=9)).catalogs == 0
 
 
 def test_a_batch_is_maintained(fleet: Fleet) -> None:
     """All of it, until there is nothing left to do; rows stay, and the ledger tells of it."""
     before = {name: fleet.sum(name) for name in ("small", "deleted", "tidy")}
     for _ in range(3):
-        (batch,) = fleet.store.plan_fleet(NOW).batches or ({},)
-        result = fleet.maintain(
-            batch, expire_older_than="0 seconds", delete_threshold="0", delete_older_than="2 days"
-        )
+        (batch,) = fleet.store.plan_fleet(NOW).batches or (FleetBatch({}),)
+        result = fleet.maintain(batch)
         assert not result.is_failed, result.failures
-        assert result.counts["catalogs"] == len(batch)
+        assert result.counts["catalogs"] == len(batch.catalogs)
         with psycopg.connect(fleet.conninfo) as connection:
             connection.execute(
                 "UPDATE ducklake.ducklake_files_scheduled_for_deletion "
@@ -218,7 +182,7 @@ def test_one_that_fails_does_not_stop_the_others(fleet: Fleet, tmp_path: Path) -
         "gone": ["merge_adjacent_files", "cleanup_old_files"],
         "small": ["merge_adjacent_files"],
     }
-    result = fleet.maintain(work, delete_threshold="0")
+    result = fleet.maintain(FleetBatch(work, FleetPolicy(delete_threshold=0.1)))
     assert result.is_failed
     assert result.counts["catalogs_failed"] == 2
     said = " ".join(failure.message for failure in result.failures)
@@ -311,13 +275,9 @@ class DyingRunner(LocalRunner):
 
 def test_a_job_that_is_killed_has_told_of_what_it_did(fleet: Fleet) -> None:
     with pytest.raises(Killed):
-        run_operation(
-            "fleet_maintenance",
-            Lake.open(fleet.location(None)),
-            {
-                "work": json.dumps({"tidy": ["cleanup_old_files"], "small": [STEPS[2]]}),
-                "threads": "1",
-            },
+        fleet.maintain(
+            {"tidy": ["cleanup_old_files"], "small": ["merge_adjacent_files"]},
+            threads=1,
             runner=DyingRunner(),
         )
     with psycopg.connect(fleet.conninfo) as connection:
@@ -326,25 +286,28 @@ def test_a_job_that_is_killed_has_told_of_what_it_did(fleet: Fleet) -> None:
 
 
 def test_a_dry_run_changes_nothing(fleet: Fleet) -> None:
-    result = run_operation(
-        "fleet_maintenance",
-        Lake.open(fleet.location(None)),
-        {"work": json.dumps({"small": ["merge_adjacent_files"]})},
-        runner=LocalRunner(),
-        dry_run=True,
-    )
+    result = fleet.maintain({"small": ["merge_adjacent_files"]}, dry_run=True)
     assert [(t.table, t.files_in) for t in result.tables] == [("small: main.t", 8)]
-    assert fleet.store.plan_fleet().catalogs == 2
+    assert fleet.store.plan_fleet().catalogs == 1
     with psycopg.connect(fleet.conninfo) as connection:
         assert connection.execute("SELECT * FROM ducklake.maintenance_ledger").fetchall() == []
 
 
-@pytest.mark.parametrize("work", ["", "[]", "{", '{"a": "merge"}', '{"a": ["frobnicate"]}'])
-def test_work_that_is_none(fleet: Fleet, work: str) -> None:
-    with pytest.raises(ConfigurationError, match="work"):
-        run_operation(
-            "fleet_maintenance",
-            Lake.open(fleet.location(None)),
-            {"work": work},
-            runner=LocalRunner(),
-        )
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        ("", "must be a JSON object"),
+        ("[]", "must be a JSON object"),
+        ("{", "must be a JSON object"),
+        ('{"acme": ["merge_adjacent_files"]}', "must be a JSON object"),
+        ('{"catalogs": ["acme"]}', "must be a JSON object"),
+        ('{"catalogs": {"a": "merge"}}', "must be a JSON object"),
+        ('{"catalogs": {"a": ["frobnicate"]}}', "'frobnicate' is none of"),
+        ('{"catalogs": {}, "policy": []}', "must be a JSON object"),
+        ('{"catalogs": {}, "policy": {"max_bites": 1}}', "max_bytes"),
+        ('{"catalogs": {}, "polisy": {}}', "must be a JSON object"),
+    ],
+)
+def test_work_that_is_none(work: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        FleetBatch.from_json(work)

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError
-from airflow_provider_ducklake.lake.store.fleet import FleetPolicy
+from airflow_provider_ducklake.lake.store.fleet_policy import FleetPolicy
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from tests.support.lakes import stock_client
 

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation
-from airflow_provider_ducklake.lake.store.fleet import FleetPolicy
+from airflow_provider_ducklake.lake.store.fleet_policy import FleetBatch, FleetPolicy
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from airflow_provider_ducklake.spark.operations import run_operation
 from airflow_provider_ducklake.spark.runner import LocalRunner
@@ -65,11 +65,7 @@ def test_whichever_keeps_more(store: CatalogStore, postgres_database: str) -> No
     result = run_operation(
         "fleet_maintenance",
         Lake.open(CatalogLocation.parse(f"ducklake:postgres:{postgres_database}")),
-        {
-            "work": json.dumps(dict.fromkeys(CATALOGS, both)),
-            "expire_older_than": POLICY.expire_older_than,
-            "delete_older_than": POLICY.delete_older_than,
-        },
+        {"work": json.dumps(FleetBatch(dict.fromkeys(CATALOGS, both), POLICY).to_dict())},
         runner=LocalRunner(),
     )
     assert not result.is_failed, result.failures

@@ -17,6 +17,7 @@ import yaml
 from airflow.providers.common.compat.sdk import AirflowSkipException, ParamValidationError
 
 from airflow_provider_ducklake.lake.instants import parse_cutoff
+from airflow_provider_ducklake.lake.store.fleet_policy import FleetPolicy
 from airflow_provider_ducklake.spark.cli import parser
 from airflow_provider_ducklake.spark.operations import OPERATIONS, check_options
 
@@ -84,6 +85,14 @@ def command_of(task: Any, params: dict[str, Any]) -> Namespace:
     rendered.render_template_fields({"params": params, "var": {"value": {}}, "ti": None})
     attach = ["--attach", "ducklake:sqlite:catalog"]
     return parser().parse_args([task.operation, *attach, *rendered.operation_arguments()])
+
+
+def rendered_policy(task: Any, params: dict[str, Any]) -> FleetPolicy:
+    """Return the policy of a fleet plan, rendered with some parameters."""
+    rendered = task.prepare_for_execution()
+    rendered.render_template_fields({"params": params})
+    policy: FleetPolicy = rendered._policy()
+    return policy
 
 
 def options_of(task: Any, params: dict[str, Any]) -> dict[str, str]:
@@ -223,14 +232,20 @@ def kinds_of(task: Any) -> tuple[type, ...]:
 
 
 def test_the_fleet_form_reaches_plan_and_jobs(example_dags: dict[str, Any]) -> None:
-    """Each batch of the plan is one application, with the retention of the form."""
+    """Each batch of the plan is one application, and what the form says reaches it by the plan."""
     dag = example_dags["fleet_maintenance"]
     plan, maintain = dag.task_dict["plan"], dag.task_dict["maintain"]
     assert maintain.upstream_task_ids == {"plan"}
     assert maintain.is_mapped
-    known = set(maintain.partial_kwargs) | {"work"}
-    assert set(OPERATIONS["fleet_maintenance"][1]) >= {"work", "retain_last", "expire_older_than"}
-    assert {"expire_older_than", "retain_last", "delete_older_than", "dry_run"} <= known
+    assert not set(FleetPolicy.__annotations__) & set(maintain.partial_kwargs)
+    policy = rendered_policy(plan, params_of(dag, retain_last=7, older_than="90 days"))
+    assert policy == FleetPolicy(
+        expire_older_than="90 days",
+        retain_last=7,
+        delete_older_than="7 days",
+        delete_threshold=0.1,
+        max_bytes=500 * 10**9,
+    )
     texts = [str(getattr(plan, name)) for name in plan.template_fields]
     texts += [str(value) for value in maintain.partial_kwargs.values()]
     for name in params_of(dag):

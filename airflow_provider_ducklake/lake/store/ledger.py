@@ -22,11 +22,13 @@ class LedgerEntry:
         started_at: When it began.
         seconds: How long it took.
         author: Who asked for it.
-        snapshot_id: The newest snapshot it made.
+        changed: Whether it changed anything; what changed nothing is not planned again so soon.
+        snapshot_id: The newest snapshot it made, or saw where it made none.
         files_in: Data files it read, or deleted.
         files_out: Data files it wrote.
         bytes_in: Bytes of those it read.
         bytes_out: Bytes of those it wrote.
+        files_left: Data files that a limit left for the next run.
         error: One line, when it failed.
     """
 
@@ -35,11 +37,13 @@ class LedgerEntry:
     started_at: datetime
     seconds: float
     author: str | None = None
+    changed: bool = False
     snapshot_id: int | None = None
     files_in: int = 0
     files_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    files_left: int = 0
     error: str | None = None
 
 
@@ -49,8 +53,9 @@ def write_entries(connection: Connection, entries: Iterable[LedgerEntry]) -> Non
         cursor.executemany(
             """
             INSERT INTO ducklake.maintenance_ledger (catalog_id, operation, started_at, seconds,
-                author, snapshot_id, files_in, files_out, bytes_in, bytes_out, error)
-            SELECT c.catalog_id, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s
+                author, changed, snapshot_id, files_in, files_out, bytes_in, bytes_out, files_left,
+                error)
+            SELECT c.catalog_id, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s
             FROM ducklake.ducklake_catalog c
             WHERE lower(c.catalog_name) = lower(%s) AND c.state = 'live'
             """,
@@ -60,11 +65,13 @@ def write_entries(connection: Connection, entries: Iterable[LedgerEntry]) -> Non
                     entry.started_at,
                     entry.seconds,
                     entry.author,
+                    entry.changed,
                     entry.snapshot_id,
                     entry.files_in,
                     entry.files_out,
                     entry.bytes_in,
                     entry.bytes_out,
+                    entry.files_left,
                     entry.error,
                     entry.catalog,
                 )

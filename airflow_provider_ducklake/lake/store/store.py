@@ -18,7 +18,8 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.paths import as_directory
-from airflow_provider_ducklake.lake.store.fleet import FleetPlan, FleetPolicy, plan_fleet
+from airflow_provider_ducklake.lake.store.fleet import FleetPlan, plan_fleet
+from airflow_provider_ducklake.lake.store.fleet_policy import FleetPolicy
 from airflow_provider_ducklake.lake.store.fleet_work import ranked_work
 from airflow_provider_ducklake.lake.store.install import (
     check_server,

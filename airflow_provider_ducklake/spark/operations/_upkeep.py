@@ -59,14 +59,16 @@ def upkeep_steps(options: OperationOptions) -> tuple[Step, ...]:
 
     Args:
         options: `expire_older_than`, `retain_last`, `delete_threshold`, `delete_older_than`,
-            `target_file_size`, `max_compacted_files`, `max_fraction`; none has to be given.
+            `target_file_size`, `max_file_size`, `min_files`, `max_compacted_files`,
+            `max_compacted_bytes`, `max_fraction`; none has to be given.
 
     Source: docs/stable/duckdb/maintenance/checkpoint.md for the order.
     """
     get = options.text
-    limits = {"max_compacted_files": get("max_compacted_files")}
+    limits = {name: get(name) for name in ("max_compacted_files", "max_compacted_bytes")}
     expiry = {"older_than": get("expire_older_than"), "retain_last": get("retain_last")}
-    merge = {**limits, "target_file_size": get("target_file_size")}
+    sizes = {name: get(name) for name in ("target_file_size", "max_file_size", "min_files")}
+    merge = {**limits, **sizes}
     rewrite = {**limits, "delete_threshold": get("delete_threshold")}
     age = {"older_than": get("delete_older_than")}
     sweep = {**age, "max_fraction": get("max_fraction")}

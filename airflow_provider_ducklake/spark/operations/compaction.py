@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -49,11 +49,13 @@ from airflow_provider_ducklake.spark.operations._partitions import (
 MERGE_OPTIONS = (
     "min_file_size",
     "max_file_size",
+    "min_files",
     "max_compacted_files",
+    "max_compacted_bytes",
     "target_file_size",
     "partition",
 )
-REWRITE_OPTIONS = ("delete_threshold", "max_compacted_files")
+REWRITE_OPTIONS = ("delete_threshold", "max_compacted_files", "max_compacted_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,20 @@ class _Planned:
     tasks: tuple[RewriteTask, ...]
 
 
-_PlanOne = Callable[[LakeView, Table, int | None], _Planned]
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    """Outputs the whole call may still make, and bytes it may read for them; None has no end."""
+
+    files: int | None
+    size: int | None
+
+    def without(self, groups: Sequence[FileGroup]) -> _Budget:
+        files = None if self.files is None else self.files - len(groups)
+        size = None if self.size is None else self.size - sum(group.size for group in groups)
+        return _Budget(files, size)
+
+
+_PlanOne = Callable[[LakeView, Table, _Budget], _Planned]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +89,7 @@ class _MergeRequest:
     target_file_size: int | None
     min_file_size: int
     max_file_size: int | None
+    min_files: int
     partition: Mapping[str, str] | None
 
     @classmethod
@@ -83,7 +99,8 @@ class _MergeRequest:
         if largest is not None and smallest >= largest:
             raise ConfigurationError("min_file_size must be less than max_file_size")
         wanted = parse_partition_filter(options.text("partition"))
-        return cls(options.size("target_file_size"), smallest, largest, wanted)
+        number = options.integer("min_files", at_least=2) or 2
+        return cls(options.size("target_file_size"), smallest, largest, number, wanted)
 
 
 def merge_adjacent_files(job: Job) -> OperationResult:
@@ -103,39 +120,32 @@ def _compact(job: Job, plan_one: _PlanOne, *, commits_merges: bool) -> Operation
     with job.lake.view() as view:
         tables = chosen_tables(job, view, for_upkeep=True)
         before = view.head.snapshot_id
-    budget = _Budget(job.options.integer("max_compacted_files", at_least=1))
+    left = _Budget(
+        job.options.integer("max_compacted_files", at_least=1),
+        job.options.size("max_compacted_bytes"),
+    )
 
     def do(table: Table) -> list[TableResult]:
+        nonlocal left
         done = job.find_done(table.full_name)
         if done is not None:
             return [done]
         with job.lake.view() as view:
-            planned = plan_one(view, view.table(table.full_name), budget.left)
+            planned = plan_one(view, view.table(table.full_name), left)
         _describe(job, planned.plan)
-        if job.dry_run or not planned.tasks:
-            budget.spend(len(planned.tasks) if job.dry_run else 0)
-            return [planned.plan.result()]
-        result = _run(job, planned, commits_merges=commits_merges)
-        budget.spend(len(planned.tasks))
+        result = planned.plan.result()
+        if planned.tasks and not job.dry_run:
+            result = _run(job, planned, commits_merges=commits_merges)
+        left = left.without(planned.plan.groups)
         return [result]
 
-    return finished(job, started, before, each_table(job, tables, do))
+    results = each_table(job, tables, do)
+    remaining = sum(result.remaining for result in results)
+    counts = {"files_left_for_the_next_run": remaining} if remaining else {}
+    return finished(job, started, before, results, counts=counts)
 
 
-class _Budget:
-    """How many outputs the whole call may still make."""
-
-    def __init__(self, limit: int | None) -> None:
-        self.left = limit
-
-    def spend(self, outputs: int) -> None:
-        if self.left is not None:
-            self.left -= outputs
-
-
-def _plan_merge(
-    request: _MergeRequest, view: LakeView, table: Table, budget: int | None
-) -> _Planned:
+def _plan_merge(request: _MergeRequest, view: LakeView, table: Table, budget: _Budget) -> _Planned:
     options = parquet_options(view.options, table)
     target = request.target_file_size or options.target_file_size
     files = view.live_files(table)
@@ -147,7 +157,14 @@ def _plan_merge(
         files,
         columns,
         schema_versions(view.session, table.table_id),
-        MergeLimits(target, request.min_file_size, request.max_file_size, budget),
+        MergeLimits(
+            target,
+            request.min_file_size,
+            request.max_file_size,
+            request.min_files,
+            budget.files,
+            budget.size,
+        ),
         partitions=matching_partitions(request.partition, table, specs, files),
     )
     tasks = tuple(_task(group, table, specs, view, snapshots=True) for group in plan.groups)
@@ -155,7 +172,7 @@ def _plan_merge(
 
 
 def _plan_rewrite(
-    threshold: float | None, view: LakeView, table: Table, budget: int | None
+    threshold: float | None, view: LakeView, table: Table, budget: _Budget
 ) -> _Planned:
     if threshold is None:
         stored = view.option("rewrite_delete_threshold", table) or "0.95"
@@ -167,7 +184,13 @@ def _plan_rewrite(
         for file in files
     }
     plan = plan_rewrite(
-        table, view.head.snapshot_id, files, deleted, threshold, max_compacted_files=budget
+        table,
+        view.head.snapshot_id,
+        files,
+        deleted,
+        threshold,
+        max_compacted_files=budget.files,
+        max_compacted_bytes=budget.size,
     )
     specs = partition_specs(view, files)
     tasks = tuple(_task(group, table, specs, view, snapshots=False) for group in plan.groups)

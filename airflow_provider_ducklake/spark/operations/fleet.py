@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,33 +11,27 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from airflow_provider_ducklake.lake.database.kept_connections import KeptConnections
-from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError, NotFound
+from airflow_provider_ducklake.lake.errors import LakeError, NotFound
 from airflow_provider_ducklake.lake.instants import parse_cutoff, utc_now
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.lake.options import OperationOptions
 from airflow_provider_ducklake.lake.results import Failure, OperationResult, TableResult
-from airflow_provider_ducklake.lake.store.fleet import STEPS
+from airflow_provider_ducklake.lake.store.fleet_policy import FleetBatch, FleetPolicy
 from airflow_provider_ducklake.lake.store.ledger import LedgerEntry
 from airflow_provider_ducklake.lake.store.store import CatalogStore
 from airflow_provider_ducklake.spark.operations._job import Job, finished, log
 from airflow_provider_ducklake.spark.operations._shared_jobs import SharedJobs
 from airflow_provider_ducklake.spark.operations._upkeep import Step, upkeep_steps
 
-FLEET_OPTIONS = (
-    "work",
-    "threads",
-    "expire_older_than",
-    "retain_last",
-    "delete_threshold",
-    "delete_older_than",
-    "target_file_size",
-    "max_compacted_files",
-)
+FLEET_OPTIONS = ("work", "threads")
 # The steps that let something go, and the option of a catalog that says when.
 _RETENTION: Final = {
     "expire_snapshots": "expire_older_than",
     "cleanup_old_files": "delete_older_than",
 }
+# What a step counts when it changed something that is not of one table.
+_CHANGES: Final = ("snapshots_expired", "files_deleted", "files_missing", "files_forgotten")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +54,17 @@ class _Outcome:
 
 
 def fleet_maintenance(job: Job) -> OperationResult:
-    """Run the given steps on the given catalogs of a store, many at a time.
+    """Run the given steps on the given catalogs of a store, by the given policy, many at a time.
 
     Each catalog has a thread on the driver while it is worked on; its files are rewritten by Spark
     tasks. Spark shares its slots fairly among the catalogs, so one with very many files takes no
     more than its part. A catalog that fails is reported, and the others go on.
 
     Raises:
-        ConfigurationError: `work` is no JSON object of catalog names and steps.
+        ConfigurationError: `work` is no JSON object of catalog names and steps, and a policy.
     """
     started = time.monotonic()
-    work = _parse(job.options.text("work"))
+    batch = FleetBatch.from_json(job.options.text("work") or "")
     threads = job.options.integer("threads", at_least=1) or max(16, 2 * (os.cpu_count() or 1))
     with (
         closing(KeptConnections(job.lake.location.conninfo)) as kept,
@@ -80,7 +73,12 @@ def fleet_maintenance(job: Job) -> OperationResult:
         store = CatalogStore.at(job.lake.location, connections=kept)
         store.status()
         means = _Means(store, kept, SharedJobs(job.runner))
-        outcomes = list(pool.map(lambda item: _maintain(job, means, *item), work.items()))
+        outcomes = list(
+            pool.map(
+                lambda item: _maintain(job, means, item[0], _steps(batch.policy, item[1])),
+                batch.catalogs.items(),
+            )
+        )
     counts = {
         "catalogs": len(outcomes),
         "catalogs_failed": sum(bool(outcome.failures) for outcome in outcomes),
@@ -93,31 +91,32 @@ def fleet_maintenance(job: Job) -> OperationResult:
     return finished(job, started, 0, tables, counts=counts, failures=failures)
 
 
-def _parse(text: str | None) -> dict[str, Sequence[str]]:
-    try:
-        work = json.loads(text or "")
-    except ValueError:
-        work = None
-    if not isinstance(work, dict) or not all(isinstance(steps, list) for steps in work.values()):
-        raise ConfigurationError(
-            'work must be a JSON object such as {"acme": ["merge_adjacent_files"]}'
-        )
-    for catalog, steps in work.items():
-        unknown = [step for step in steps if step not in STEPS]
-        if unknown:
-            raise ConfigurationError(
-                f"work of catalog {catalog!r}: {unknown[0]!r} is none of {', '.join(STEPS)}"
-            )
-    return work
+def _steps(policy: FleetPolicy, names: Sequence[str]) -> list[Step]:
+    """Return what is to be done to one catalog, in its order, as the policy says."""
+    # Each of those that rewrite has its part of the catalog's share: neither keeps the other back.
+    rewriting = sum(name in names for name in ("merge_adjacent_files", "rewrite_data_files"))
+    options = {
+        "expire_older_than": policy.expire_older_than,
+        "retain_last": policy.retain_last,
+        "delete_threshold": policy.delete_threshold,
+        "delete_older_than": policy.delete_older_than,
+        "target_file_size": policy.target_file_size,
+        "max_file_size": policy.small_file_size,
+        "min_files": max(policy.min_small_files, 2),
+        "max_compacted_bytes": max(policy.catalog_bytes // max(rewriting, 1), 1),
+    }
+    given = {name: str(value) for name, value in options.items() if value is not None}
+    steps = upkeep_steps(OperationOptions("fleet_maintenance", given, tuple(options)))
+    return [step for step in steps if step.name in names]
 
 
-def _maintain(job: Job, means: _Means, catalog: str, steps: Sequence[str]) -> _Outcome:
+def _maintain(job: Job, means: _Means, catalog: str, steps: Sequence[Step]) -> _Outcome:
     """Run the steps of one catalog, and note them; whatever goes wrong is its own affair alone."""
     tables: list[TableResult] = []
     counts: dict[str, int] = {}
     failures: list[Failure] = []
     entries: list[LedgerEntry] = []
-    for step in (step for step in upkeep_steps(job.options) if step.name in steps):
+    for step in steps:
         clock = time.monotonic()
         entry = LedgerEntry(catalog, step.name, utc_now(), 0.0, job.info.author)
         try:
@@ -192,11 +191,16 @@ def _entry(entry: LedgerEntry, result: OperationResult, failures: Sequence[Failu
     return replace(
         entry,
         seconds=result.seconds,
-        snapshot_id=max(made, default=None),
+        snapshot_id=max(made, default=result.snapshot_after),
+        changed=bool(
+            any(t.is_changed for t in result.tables)
+            or any(result.counts.get(name) for name in _CHANGES)
+        ),
         files_in=sum(t.files_in for t in result.tables) + result.counts.get("files_deleted", 0),
         files_out=sum(t.files_out for t in result.tables),
         bytes_in=sum(t.bytes_in for t in result.tables),
         bytes_out=sum(t.bytes_out for t in result.tables),
+        files_left=result.counts.get("files_left_for_the_next_run", 0),
         error="; ".join(" ".join(f.message.split()) for f in failures) or None,
     )
 

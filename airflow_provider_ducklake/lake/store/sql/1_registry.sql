@@ -62,16 +62,20 @@ CREATE TABLE ducklake.file_reader (
 CREATE TABLE ducklake.maintenance_ledger (
     entry_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     catalog_id bigint NOT NULL,
-    table_name text,
     operation text NOT NULL,
     started_at timestamptz NOT NULL,
     seconds double precision NOT NULL,
     author text,
+    changed boolean NOT NULL,
     snapshot_id bigint,
     files_in bigint NOT NULL DEFAULT 0,
     files_out bigint NOT NULL DEFAULT 0,
     bytes_in bigint NOT NULL DEFAULT 0,
     bytes_out bigint NOT NULL DEFAULT 0,
+    files_left bigint NOT NULL DEFAULT 0,
     error text
 );
 CREATE INDEX maintenance_ledger_catalog ON ducklake.maintenance_ledger (catalog_id, started_at);
+-- What found nothing to do, which a fleet plan does not propose again so soon: few, of very many.
+CREATE INDEX maintenance_ledger_idle ON ducklake.maintenance_ledger (started_at)
+    WHERE NOT changed AND error IS NULL;

@@ -18,3 +18,19 @@ BEGIN
     RETURN NULL;
 END
 $$;
+
+-- Whether such a table has rows, for a fleet plan: its size says only that it had some since the
+-- last vacuum. No table of one catalog is to stop the plan of all.
+CREATE FUNCTION ducklake.has_inlined_rows(inlined_table text) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s'
+AS $$
+DECLARE
+    found boolean;
+BEGIN
+    EXECUTE format('SELECT EXISTS (SELECT FROM lake.%I)', inlined_table) INTO found;
+    RETURN found;
+EXCEPTION
+    WHEN undefined_table THEN RETURN false;  -- dropped meanwhile
+    WHEN lock_not_available OR insufficient_privilege THEN RETURN true;  -- maintenance will tell
+END
+$$;

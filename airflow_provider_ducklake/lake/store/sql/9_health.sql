@@ -1,8 +1,8 @@
 -- How the catalogs are kept: what maintenance did, and what state they are in.
 
 CREATE VIEW ducklake_api.maintenance WITH (security_barrier) AS
-SELECT c.catalog_name, l.operation, l.started_at, l.seconds, l.author, l.snapshot_id, l.files_in,
-    l.files_out, l.bytes_in, l.bytes_out, l.error
+SELECT c.catalog_name, l.operation, l.started_at, l.seconds, l.author, l.changed, l.snapshot_id,
+    l.files_in, l.files_out, l.bytes_in, l.bytes_out, l.files_left, l.error
 FROM ducklake.maintenance_ledger l
 JOIN ducklake.readable_catalog c ON c.catalog_id = l.catalog_id;
 
