@@ -69,8 +69,8 @@ def siege(postgres_server: PostgresServer, scratch_directory: Path) -> Iterator[
     with psycopg.connect(superuser, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO ducklake.maintenance_ledger "
-            "(catalog_id, table_name, operation, started_at, seconds, author, error) "
-            "SELECT catalog_id, 'narwhal', 'tamarin', now(), 48611, 'numbat', 'jerboa' "
+            "(catalog_id, operation, started_at, seconds, author, changed, error) "
+            "SELECT catalog_id, 'tamarin', now(), 48611, 'numbat', true, 'jerboa' "
             "FROM ducklake.ducklake_catalog WHERE catalog_name IN ('marmot', 'dodo')"
         )
         connection.execute("ANALYZE")  # so that there are statistics to look at

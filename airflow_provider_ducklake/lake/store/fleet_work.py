@@ -73,15 +73,22 @@ _RANKED: Final = """
             AND s.key IN ('auto_compact', 'target_file_size', 'rewrite_delete_threshold')
         GROUP BY t.catalog_id, t.table_id
     ),
-    -- Tables of which not all small files of a partition specification may be merged.
+    -- Tables of which not all small files of a partition specification may be merged: with the
+    -- snapshots at which their columns changed, and whether files of theirs have deletes.
     mixed AS MATERIALIZED (
-        SELECT v.catalog_id, v.table_id FROM ducklake.ducklake_schema_versions v
-        GROUP BY v.catalog_id, v.table_id HAVING count(*) > 1
-        UNION
-        SELECT d.catalog_id, d.table_id FROM ducklake.ducklake_delete_file d
-        UNION
-        SELECT o.catalog_id, o.table_id FROM chosen o
-        WHERE coalesce(%(target_file_size)s::float8, o.target) < %(small_file_size)s
+        SELECT y.catalog_id, y.table_id, min(y.begins) AS begins, bool_or(y.deletes) AS deletes
+        FROM (
+            SELECT v.catalog_id, v.table_id, array_agg(v.begin_snapshot ORDER BY v.begin_snapshot)
+                AS begins, false AS deletes
+            FROM ducklake.ducklake_schema_versions v
+            GROUP BY v.catalog_id, v.table_id HAVING count(*) > 1
+            UNION ALL
+            SELECT d.catalog_id, d.table_id, NULL, true FROM ducklake.ducklake_delete_file d
+            UNION ALL
+            SELECT o.catalog_id, o.table_id, NULL, false FROM chosen o
+            WHERE coalesce(%(target_file_size)s::float8, o.target) < %(small_file_size)s
+        ) y
+        GROUP BY y.catalog_id, y.table_id
     ),
     held AS MATERIALIZED (
         SELECT DISTINCT l.catalog_id, k.step
@@ -106,7 +113,7 @@ _RANKED: Final = """
                 sum(greatest(f.file_size_bytes, 0)::float8) AS size
             FROM ducklake.ducklake_data_file f
             WHERE f.end_snapshot IS NULL AND f.table_id >= 0
-                AND f.file_size_bytes < least(%(small_file_size)s, %(target_file_size)s)
+                AND f.file_size_bytes < %(largest_taken)s
             GROUP BY f.catalog_id, f.table_id, f.partition_id
             HAVING count(*) >= greatest(%(min_small_files)s, 2)
         ) g
@@ -121,27 +128,20 @@ _RANKED: Final = """
                 SELECT count(*)::float8 AS number,
                     sum(greatest(f.file_size_bytes, 0)::float8) AS size
                 FROM ducklake.ducklake_data_file f
-                CROSS JOIN LATERAL (
-                    SELECT (
-                        SELECT v.schema_version FROM ducklake.ducklake_schema_versions v
-                        WHERE v.catalog_id = f.catalog_id AND v.table_id = f.table_id
-                            AND v.begin_snapshot <= f.begin_snapshot
-                        ORDER BY v.begin_snapshot DESC, v.schema_version DESC LIMIT 1
-                    ) AS version, (
-                        SELECT array_agg(p.partition_value ORDER BY p.partition_key_index)
-                        FROM ducklake.ducklake_file_partition_value p
-                        WHERE p.catalog_id = f.catalog_id AND p.data_file_id = f.data_file_id
-                    ) AS partition
-                ) k
                 WHERE f.catalog_id = g.catalog_id AND f.table_id = g.table_id
                     AND f.partition_id IS NOT DISTINCT FROM g.partition_id
                     AND f.end_snapshot IS NULL AND f.file_size_bytes < least(%(small_file_size)s,
                         coalesce(%(target_file_size)s::float8, o.target, %(target)s))
-                    AND NOT EXISTS (
+                    AND NOT (coalesce(x.deletes, false) AND EXISTS (
                         SELECT FROM ducklake.ducklake_delete_file d
                         WHERE d.catalog_id = f.catalog_id AND d.data_file_id = f.data_file_id
-                    )
-                GROUP BY k.version, k.partition
+                    ))
+                GROUP BY width_bucket(f.begin_snapshot, x.begins),
+                    CASE WHEN f.partition_id IS NOT NULL THEN (
+                        SELECT array_agg(p.partition_value ORDER BY p.partition_key_index)
+                        FROM ducklake.ducklake_file_partition_value p
+                        WHERE p.catalog_id = f.catalog_id AND p.data_file_id = f.data_file_id
+                    ) END
                 HAVING count(*) >= greatest(%(min_small_files)s, 2)
             ) e
             WHERE g.partition_id IS NOT NULL OR x.table_id IS NOT NULL
@@ -165,21 +165,22 @@ _RANKED: Final = """
     expiring AS (
         SELECT s.catalog_id, %(expire_snapshots)s::integer, 1, 0
         FROM (
-            SELECT s.catalog_id, count(*) AS number,
-                least(%(expire_older_than)s::timestamptz, min(own.expire)) AS cutoff
+            SELECT s.catalog_id, min(own.expire) AS expire, count(*) AS number,
+                count(*) FILTER (WHERE s.snapshot_time
+                    < least(%(expire_older_than)s::timestamptz, own.expire)) AS old
             FROM ducklake.ducklake_snapshot s LEFT JOIN own USING (catalog_id)
-            WHERE s.snapshot_time < least(%(expire_older_than)s::timestamptz, own.expire)
-            GROUP BY s.catalog_id HAVING count(*) >= %(min_expired)s
+            GROUP BY s.catalog_id
         ) s
-        -- The newest of a catalog stay, however old they are.
-        WHERE %(min_expired)s <= s.number - (
-            SELECT count(*) FROM (
-                SELECT n.snapshot_time FROM ducklake.ducklake_snapshot n
-                WHERE n.catalog_id = s.catalog_id
-                ORDER BY n.snapshot_id DESC LIMIT %(retain_last)s
-            ) n
-            WHERE n.snapshot_time < s.cutoff
-        )
+        WHERE least(s.old, s.number - %(retain_last)s) >= %(min_expired)s
+            -- Clocks may go back: the newest, which stay, need not be the youngest.
+            AND s.old - (
+                SELECT count(*) FROM (
+                    SELECT n.snapshot_time FROM ducklake.ducklake_snapshot n
+                    WHERE n.catalog_id = s.catalog_id
+                    ORDER BY n.snapshot_id DESC LIMIT %(retain_last)s
+                ) n
+                WHERE n.snapshot_time < least(%(expire_older_than)s::timestamptz, s.expire)
+            ) >= %(min_expired)s
     ),
     cleaning AS (
         SELECT f.catalog_id, %(cleanup_old_files)s::integer, count(*), 0
@@ -261,6 +262,9 @@ def _rows(
         parameters[age] = parse_cutoff(parameters[age], now)
     said = connection.execute(_SAID, (list(_OPTIONS),)).fetchall()
     parameters |= {
+        "largest_taken": min(
+            policy.small_file_size, policy.target_file_size or policy.small_file_size
+        ),
         "keys": [key for key, _ in said],
         "values": [value for _, value in said],
         "numbers": [_number(key, value, now) for key, value in said],

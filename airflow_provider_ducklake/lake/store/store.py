@@ -316,6 +316,8 @@ class CatalogStore:
         chosen = policy or FleetPolicy()
         with self.transaction() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            # Of a million catalogs the groups would go to disk, several times over.
+            connection.execute("SET LOCAL work_mem = '128MB'")
             return plan_fleet(ranked_work(connection, chosen), chosen)
 
     def purge(

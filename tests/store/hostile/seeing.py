@@ -265,6 +265,7 @@ SEEING: dict[str, list[str]] = {
         "SELECT ducklake.require_live(@victim_id@)",
         "SELECT ducklake.guard_snapshot()",
         "SELECT ducklake.share_inlined_tables()",
+        "SELECT ducklake.has_inlined_rows('ducklake_table')",
         "SELECT ducklake.is_foreign(@own_id@, '@victim_root@')",
         "SELECT ducklake.is_foreign_directory(@own_id@, '@victim_root@')",
         "SELECT ducklake.first_id(@victim_id@)",
