@@ -46,6 +46,8 @@ class Maintainer:
         choices: tuple[dict[str, object], ...] = (
             {},
             {"max_compacted_files": 1},
+            {"max_compacted_bytes": 1000},
+            {"min_files": 3},
             {"target_file_size": 1500},
             {"max_file_size": 900},
             {"min_file_size": 500},
@@ -57,7 +59,10 @@ class Maintainer:
     def rewrite(self, seed: int) -> None:
         """rewrite_data_files."""
         threshold = _THRESHOLDS[seed % len(_THRESHOLDS)]
-        self.judge.upkeep("rewrite_data_files", *self._tables(seed), delete_threshold=threshold)
+        limits = {"max_compacted_bytes": 1000} if seed % 2 else {}
+        self.judge.upkeep(
+            "rewrite_data_files", *self._tables(seed), delete_threshold=threshold, **limits
+        )
 
     def flush(self, seed: int) -> None:
         """flush_inlined_data."""
