@@ -259,18 +259,20 @@ class StageTask:
 
 @dataclass(frozen=True, slots=True)
 class KeysTask:
-    """Gather the keys of all staged rows in one file, each once.
+    """Gather the keys of staged rows in one file, each once.
 
     Attributes:
         keys: The key columns.
-        sources: The staged files.
+        sources: Staged files, whose ids are their places; or files of such tasks.
         directory: Full path (ending in `/`) the file goes to.
+        are_gathered: The sources are files of such tasks.
     """
 
     keys: tuple[Column, ...]
     sources: tuple[DataFile, ...]
     directory: str
     options: ParquetOptions
+    are_gathered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

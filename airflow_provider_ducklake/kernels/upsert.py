@@ -244,13 +244,12 @@ def _match_file(
         "SELECT position FROM matches WHERE file = ? ORDER BY 1", [file.data_file_id]
     ).to_arrow_table()
     positions = matched["position"].combine_chunks()
-    rows_gone = len(positions)
-    if not rows_gone:
+    if not len(positions):
         return
-    # The change feed of the reference would tell again of what was deleted in the catalog.
-    whole = rows_gone + len(deleted) == file.record_count and not file.inlined_deletes
-    if whole or task.directory is None:
-        yield FileDeletes(file.data_file_id, rows_gone)
+    # A file that ends tells the reference's change feed again of rows deleted in the catalog.
+    ends = len(positions) + len(deleted) == file.record_count and not file.inlined_deletes
+    if ends or task.directory is None:
+        yield FileDeletes(file.data_file_id, ends)
         return
     place = (task.directory, settings, task.options.encrypted)
     if not file.delete_files:
@@ -259,7 +258,7 @@ def _match_file(
         new = [(position, task.snapshot_id) for position in positions.to_pylist()]
         everything = merged_deletes(connection, file, new, settings)
         written = write_delete_file(connection, file.path, everything, *place)
-    yield FileDeletes(file.data_file_id, rows_gone, written)
+    yield FileDeletes(file.data_file_id, delete_file=written)
 
 
 def _answer(

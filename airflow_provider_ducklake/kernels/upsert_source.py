@@ -96,10 +96,10 @@ def stage(
 
 
 def gather_keys(task: KeysTask, settings: KernelSettings) -> WrittenFile:
-    """Write the keys of all staged rows to one file, with where each row is.
+    """Write the keys of staged rows to one file, with where each row is.
 
     Args:
-        task: The staged files.
+        task: The staged files, or files of their keys.
         settings: Memory, scratch and storage. The keys may spill to scratch.
 
     Returns:
@@ -109,26 +109,27 @@ def gather_keys(task: KeysTask, settings: KernelSettings) -> WrittenFile:
         BadInput: A key is NULL, or stands there twice; the message names it.
         StorageError: A file cannot be read or written.
     """
-    names = _listed(task.keys)
+    columns = (*task.keys, GOES, PLACE, SOURCE_POSITION)
     with open_connection(settings) as connection:
         for source in task.sources:
             verb = "CREATE TEMP TABLE keys AS" if source is task.sources[0] else "INSERT INTO keys"
             with local_copy(source.path, settings) as local:
-                found = project(connection, source, local, (*task.keys, GOES))
-                with duckdb_errors("read the staged rows", source.path):
-                    connection.execute(
-                        f"{verb} SELECT {', '.join(found.columns)}, {source.data_file_id} AS "
-                        f"{PLACE.name}, {POSITION} AS {SOURCE_POSITION.name} FROM {found.source}"
-                    )
+                wanted = columns if task.are_gathered else columns[:-2]
+                found = project(connection, source, local, wanted)
+                parts = list(found.columns)
+                if not task.are_gathered:
+                    parts.append(f"CAST({source.data_file_id} AS BIGINT) AS {PLACE.name}")
+                    parts.append(f"CAST({POSITION} AS BIGINT) AS {SOURCE_POSITION.name}")
+                with duckdb_errors("read the keys of the source", source.path):
+                    connection.execute(f"{verb} SELECT {', '.join(parts)} FROM {found.source}")
         _refuse_nulls(connection, task.keys)
         _refuse_doubles(connection, task.keys)
-        internal = (PLACE, SOURCE_POSITION, GOES)
         return write_parquet(
             connection,
-            f"SELECT {names}, {_listed(internal)} FROM keys",
+            "FROM keys",
             (),
             task.directory + new_file_name(),
-            (*task.keys, *internal),
+            columns,
             task.options,
             settings,
         )

@@ -59,13 +59,13 @@ class FileDeletes:
     """What an upsert deletes from one data file.
 
     Attributes:
-        rows: How many of its rows.
-        delete_file: Names them, and what was deleted before by delete files; None when the file
-            ends as a whole.
+        ends: It has no other row, and ends as a whole.
+        delete_file: Names the rows, and those that delete files deleted before; None when the file
+            ends, or nothing is written.
     """
 
     data_file_id: int
-    rows: int
+    ends: bool = False
     delete_file: WrittenDeleteFile | None = None
 
 
@@ -112,7 +112,7 @@ def upsert_result(plan: UpsertPlan, output: UpsertOutput, rows: int) -> TableRes
         rows: Rows that are written.
     """
     touched = {delete.data_file_id for delete in output.deletes}
-    ended = sum(delete.delete_file is None for delete in output.deletes)
+    ended = sum(delete.ends for delete in output.deletes)
     return TableResult(
         plan.table.full_name,
         files_before=len(plan.live),
@@ -211,7 +211,7 @@ def _end_rows(
 ) -> None:
     """Delete rows as the reference does: a file has one delete file, which tells of all times."""
     session, table = writer.session, plan.table
-    end_files(writer, (d.data_file_id for d in output.deletes if d.delete_file is None))
+    end_files(writer, (d.data_file_id for d in output.deletes if d.ends))
     by_id = {file.data_file_id: file for file in plan.live}
     added: list[NewDeleteFile] = []
     replaced: list[DeleteFile] = []

@@ -21,12 +21,8 @@ ACTS: dict[str, Callable[[Judge], object]] = {
     "inlined insert": lambda judge: judge.insert_values("main.t", (301, "x")),
     "delete": lambda judge: judge.delete("main.t", "id < 20", lambda row: row["id"] < 20),
     "inlined delete": lambda judge: judge.delete("main.t", "id = 45", lambda r: r["id"] == 45),
-    "update": lambda judge: judge.update(
-        "main.t", {"v": "'x'"}, "id = 100", lambda r: r["id"] == 100, lambda _: {"v": "x"}
-    ),
     "flush": lambda judge: judge.upkeep("flush_inlined_data", "main.t"),
     "rewrite": lambda judge: judge.upkeep("rewrite_data_files", "main.t", delete_threshold=0),
-    "merge": lambda judge: judge.upkeep("merge_adjacent_files", "main.t"),
     "alter": lambda judge: judge.alter(
         "main.t", "ADD COLUMN n INTEGER", lambda table: table.add_column("n")
     ),

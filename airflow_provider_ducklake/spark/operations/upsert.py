@@ -130,14 +130,7 @@ def _merge(work: Upsert, staged: Sequence[WrittenFile], scratch: list[str]) -> T
 
 def _match(work: Upsert, sources: tuple[DataFile, ...], scratch: list[str]) -> list[Matches]:
     directory, options = work.rows.directory, work.rows.options
-    (keys,) = work.runner.run(
-        partial(gather_keys, settings=work.settings),
-        [KeysTask(work.keys, sources, directory, options)],
-        f"{work.description}: keys",
-    )
-    if isinstance(keys, LakeError):
-        raise keys
-    scratch.append(keys.path)
+    keys = _gathered(work, sources, scratch)
     files = _pruned(work, keys)
     empty = MatchTask(
         keys=work.keys,
@@ -161,6 +154,29 @@ def _match(work: Upsert, sources: tuple[DataFile, ...], scratch: list[str]) -> l
         discard(work.lake, (path for answer in done for path in answer.paths))
         raise error
     return done
+
+
+def _gathered(work: Upsert, sources: tuple[DataFile, ...], scratch: list[str]) -> WrittenFile:
+    """Return the file of all keys: each staged file is read where its task runs, then those."""
+    task = KeysTask(work.keys, (), work.rows.directory, work.rows.options)
+    each = [replace(task, sources=(source,)) for source in sources]
+    parts = _run_keys(work, each, scratch)
+    if len(parts) > 1:
+        files = tuple(as_data_file(part, number) for number, part in enumerate(parts))
+        parts = _run_keys(work, [replace(task, sources=files, are_gathered=True)], scratch)
+    return parts[0]
+
+
+def _run_keys(work: Upsert, tasks: list[KeysTask], scratch: list[str]) -> list[WrittenFile]:
+    found = work.runner.run(
+        partial(gather_keys, settings=work.settings), tasks, f"{work.description}: keys"
+    )
+    files = [file for file in found if isinstance(file, WrittenFile)]
+    scratch += (file.path for file in files)
+    error = first_error(found)
+    if error is not None:
+        raise error
+    return files
 
 
 def _write(
