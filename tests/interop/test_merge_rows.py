@@ -197,7 +197,7 @@ def test_what_is_refused(judge: Judge) -> None:
         (good, {"merge_keys": "id,ID"}, ConfigurationError, "twice"),
         (good, {"merge_keys": "l"}, ConfigurationError, "INTEGER"),
         (good, {**id_only, "delete_when": "op = 'D'"}, ConfigurationError, "op"),
-        (good, {**id_only, "delete_when": "id = 1; DROP"}, ConfigurationError, "filter"),
+        (good, {**id_only, "delete_when": "id = 1; DROP"}, ConfigurationError, "delete_when"),
         (good, {**id_only, "delete_when": "v::INTEGER = 1"}, BadInput, "u"),
     ]
     before = judge.fingerprint(), judge.lake.stored_files()

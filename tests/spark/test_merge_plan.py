@@ -29,7 +29,7 @@ def _statistics(keys: list[Key]) -> tuple[ColumnStatistics, ...]:
 
 
 KEYS = st.lists(
-    st.tuples(st.integers(-5, 5), st.sampled_from(["", "a", "it's", 'b"', "é"])), min_size=1
+    st.tuples(st.integers(-5, 5), st.sampled_from(["", "\0", "a", "it's", 'b"', "é"])), min_size=1
 )
 
 

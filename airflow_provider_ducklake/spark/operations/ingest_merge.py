@@ -73,7 +73,10 @@ def merge_rule(
         )
     if delete_when is None:
         return MergeRule(names)
-    used = parse_condition(delete_when, given).columns
+    try:
+        used = parse_condition(delete_when, given).columns
+    except ConfigurationError as error:
+        raise ConfigurationError(f"option delete_when of ingest: {error}") from None
     table = list(known)
     aside = tuple(n for n in given if n.lower() in used and find_column(table, n) is None)
     return MergeRule(names, delete_when, aside)

@@ -223,13 +223,17 @@ def key_range(keys: Sequence[Column], file: WrittenFile) -> str:
     parts = []
     for key in keys:
         known = bounds.get(key.column_id)
-        if known is None or key.type in FLOATING or None in (known.min_value, known.max_value):
+        if known is None or known.min_value is None or known.max_value is None:
+            continue
+        ends = (known.min_value, known.max_value)
+        # Bounds leave NaN out, and no SQL text holds a NUL.
+        if key.type in FLOATING or any("\0" in end for end in ends):
             continue
         low, high = (
-            quote_literal(str(text))
+            quote_literal(end)
             if key.type == "varchar"
-            else f"CAST({quote_literal(str(text))} AS {key.sql_type})"
-            for text in (known.min_value, known.max_value)
+            else f"CAST({quote_literal(end)} AS {key.sql_type})"
+            for end in ends
         )
         name = quote_identifier(key.name)
         parts.append(f"{name} = {low}" if low == high else f"{name} BETWEEN {low} AND {high}")
