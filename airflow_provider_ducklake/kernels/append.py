@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -17,7 +18,7 @@ from airflow_provider_ducklake.kernels.connection import (
     open_connection,
 )
 from airflow_provider_ducklake.kernels.conversion import conversion_sql, match_names
-from airflow_provider_ducklake.kernels.parquet import write_parquet_files
+from airflow_provider_ducklake.kernels.parquet import ROW_ID, write_parquet_files
 from airflow_provider_ducklake.kernels.partitioning import (
     PartitionKey,
     partition_directory,
@@ -56,36 +57,69 @@ def append(
         ConfigurationError: The partition spec, a sort key or an option is wrong.
         StorageError: A file cannot be written. Files of a failed call are removed.
     """
-    iterator = iter(batches)
-    first = next(iterator, None)
-    if first is None:
+    incoming = Incoming.of(batches)
+    if incoming is None:
         return ()
-    incoming = _Incoming(chain([first], iterator), _carried(first.schema))
-    with open_connection(settings) as connection:
-        try:
-            connection.register("incoming", incoming.reader())
-            rows = _converted(connection, task.columns, incoming.schema)
-            if task.partition is None:
-                return _write_whole(connection, rows, task, settings)
-            keys = partition_keys(connection, task.partition, task.columns)
-            return _write_partitions(connection, rows, keys, task, settings)
-        except BadInput:
-            # DuckDB wraps what went wrong in the source of the batches; its own words are better.
-            if incoming.failure is not None:
-                raise incoming.failure from None
-            raise
+    with open_connection(settings) as connection, incoming.registered(connection):
+        rows = converted(connection, task.columns, incoming.schema)
+        return write_rows(connection, rows, task, settings)
 
 
-class _Incoming:
+def write_rows(
+    connection: duckdb.DuckDBPyConnection,
+    rows: str,
+    task: AppendTask,
+    settings: KernelSettings,
+    *,
+    row_ids: bool = False,
+) -> tuple[WrittenFile, ...]:
+    """Write the rows of a query to new files of a table, sorted and partitioned as it asks.
+
+    Args:
+        connection: From `open_connection`.
+        rows: Query that yields the table's columns, typed.
+        task: Columns, partitioning, order and Parquet options.
+        settings: Memory, scratch and storage.
+        row_ids: The query ends in `_ducklake_internal_row_id`, which is written too.
+
+    Raises:
+        BadInput, ConfigurationError, StorageError: As for `append`.
+    """
+    if task.partition is None:
+        return _write_whole(connection, rows, task, settings, row_ids)
+    keys = partition_keys(connection, task.partition, task.columns)
+    return _write_partitions(connection, rows, keys, task, settings, row_ids)
+
+
+class Incoming:
     """The batches as one stream, in a schema DuckDB reads without losing anything."""
+
+    @classmethod
+    def of(cls, batches: Iterable[pa.RecordBatch]) -> Incoming | None:
+        """Return the stream of some batches; None where there is none."""
+        iterator = iter(batches)
+        first = next(iterator, None)
+        if first is None:
+            return None
+        return cls(chain([first], iterator), _carried(first.schema))
 
     def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
         self.schema = schema
         self.failure: Exception | None = None
         self._batches = batches
 
-    def reader(self) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(self.schema, self._stream())
+    @contextmanager
+    def registered(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """Let the connection read the stream, once, as `incoming`."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, self._stream())
+        connection.register("incoming", reader)
+        try:
+            yield
+        except BadInput:
+            # DuckDB wraps what went wrong in the source of the batches; its own words are better.
+            if self.failure is not None:
+                raise self.failure from None
+            raise
 
     def _stream(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -137,11 +171,30 @@ def _carried_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _converted(
-    connection: duckdb.DuckDBPyConnection, columns: Sequence[Column], schema: pa.Schema
+def converted(
+    connection: duckdb.DuckDBPyConnection,
+    columns: Sequence[Column],
+    schema: pa.Schema,
+    *,
+    flag: tuple[str, str] | None = None,
+    aside: Collection[str] = (),
 ) -> str:
-    """Return the query that yields the incoming rows as the table's columns, checked."""
-    places = match_names(tuple(c.name for c in columns), schema.names, "the input")
+    """Return the query that yields the incoming rows as the table's columns, checked.
+
+    Args:
+        connection: One where `incoming` is registered.
+        columns: Top-level columns of the table.
+        schema: What the incoming rows have.
+        flag: Name of a last column, and the SQL over the incoming columns that it holds.
+        aside: Names of incoming columns that are for the flag alone.
+
+    Raises:
+        BadInput: A column is missing or left over, or has no type that fits.
+    """
+    mine = [index for index, name in enumerate(schema.names) if name not in aside]
+    given = [schema.names[index] for index in mine]
+    found = match_names(tuple(c.name for c in columns), given, "the input")
+    places = [mine[place] for place in found]
     with duckdb_errors("take the input"):
         types = connection.sql("FROM incoming").types
     expressions = [
@@ -149,8 +202,12 @@ def _converted(
         f"AS {quote_identifier(column.name)}"
         for column, place in zip(columns, places, strict=True)
     ]
-    names = ", ".join(f"c{index}" for index in range(len(schema)))
-    return f"SELECT {', '.join(expressions)} FROM incoming AS i({names})"
+    names, source = [f"c{index}" for index in range(len(schema))], "incoming"
+    if flag is not None:
+        source = f"(SELECT *, {flag[1]} FROM incoming)"
+        names.append("flag")
+        expressions.append(f"flag AS {flag[0]}")
+    return f"SELECT {', '.join(expressions)} FROM {source} AS i({', '.join(names)})"
 
 
 def _checked(value: str, kind: DuckDBPyType, column: Column, field: pa.Field) -> str:
@@ -165,14 +222,25 @@ def _checked(value: str, kind: DuckDBPyType, column: Column, field: pa.Field) ->
 
 
 def _write_whole(
-    connection: duckdb.DuckDBPyConnection, rows: str, task: AppendTask, settings: KernelSettings
+    connection: duckdb.DuckDBPyConnection,
+    rows: str,
+    task: AppendTask,
+    settings: KernelSettings,
+    row_ids: bool,
 ) -> tuple[WrittenFile, ...]:
     if task.sort_keys:
         numbered = f"SELECT *, row_number() OVER () AS {_ARRIVAL} FROM ({rows})"
         order = order_by(connection, task.sort_keys, task.columns, _ARRIVAL)
         rows = f"SELECT * EXCLUDE ({_ARRIVAL}) FROM ({numbered}) ORDER BY {order}"
     return write_parquet_files(
-        connection, rows, (), task.directory, task.columns, task.options, settings
+        connection,
+        rows,
+        (),
+        task.directory,
+        task.columns,
+        task.options,
+        settings,
+        write_row_ids=row_ids,
     )
 
 
@@ -188,15 +256,15 @@ def _write_partitions(
     keys: Sequence[PartitionKey],
     task: AppendTask,
     settings: KernelSettings,
+    row_ids: bool,
 ) -> tuple[WrittenFile, ...]:
     order = order_by(connection, task.sort_keys, task.columns, _ARRIVAL)
     with duckdb_errors("partition the rows"):
         partitions = _load(connection, rows, keys, order)
     files: list[WrittenFile] = []
-    select = (
-        f"SELECT {', '.join(quote_identifier(c.name) for c in task.columns)} FROM ordered "
-        f"WHERE {_PARTITION} = ?"
-    )
+    names = [quote_identifier(column.name) for column in task.columns]
+    listed = ", ".join([*names, ROW_ID] if row_ids else names)
+    select = f"SELECT {listed} FROM ordered WHERE {_PARTITION} = ?"
     try:
         for partition in partitions:
             directory = task.directory
@@ -210,6 +278,7 @@ def _write_partitions(
                 task.columns,
                 task.options,
                 settings,
+                write_row_ids=row_ids,
             )
             files += (replace(file, partition_values=partition.values) for file in written)
     except BaseException:
@@ -227,17 +296,17 @@ def _load(
     texts = ", ".join(f"{key.text} AS {name}" for key, name in zip(keys, names, strict=True))
     listed = ", ".join(names)
     connection.execute(
-        f"CREATE TEMP TABLE arrived AS "
+        f"CREATE OR REPLACE TEMP TABLE arrived AS "
         f"SELECT *, {texts}, row_number() OVER () AS {_ARRIVAL} FROM ({rows})"
     )
     connection.execute(
-        f"CREATE TEMP TABLE partitions AS "
+        f"CREATE OR REPLACE TEMP TABLE partitions AS "
         f"SELECT row_number() OVER (ORDER BY min({_ARRIVAL})) AS {_PARTITION}, {listed} "
         f"FROM arrived GROUP BY {listed}"
     )
     same = " AND ".join(f"a.{name} IS NOT DISTINCT FROM p.{name}" for name in names)
     connection.execute(
-        f"CREATE TEMP TABLE ordered AS SELECT a.*, p.{_PARTITION} "
+        f"CREATE OR REPLACE TEMP TABLE ordered AS SELECT a.*, p.{_PARTITION} "
         f"FROM arrived a JOIN partitions p ON {same} ORDER BY p.{_PARTITION}, {order}"
     )
     connection.execute("DROP TABLE arrived")

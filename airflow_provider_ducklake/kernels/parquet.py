@@ -86,6 +86,8 @@ def write_parquet_files(
     columns: Sequence[Column],
     options: ParquetOptions,
     settings: KernelSettings,
+    *,
+    write_row_ids: bool = False,
 ) -> tuple[WrittenFile, ...]:
     """Write the rows of a query to as many files as `target_file_size` asks for, in order.
 
@@ -93,6 +95,7 @@ def write_parquet_files(
 
     Args:
         directory: Full path of the directory, with or without a slash at its end.
+        write_row_ids: The query ends in `_ducklake_internal_row_id`.
 
     Returns:
         The files in the order of their rows; none when the query has no rows.
@@ -100,7 +103,7 @@ def write_parquet_files(
     Raises:
         BadInput, ConfigurationError, StorageError: As for `write_parquet`.
     """
-    plan = _Plan(columns, options)
+    plan = _Plan(columns, options, write_row_ids)
     stem = f"ducklake-{uuid7()}"
     extra = (
         f"FILE_SIZE_BYTES {max(1, options.target_file_size)}",

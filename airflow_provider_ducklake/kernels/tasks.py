@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.inlined import InlinedRow
-from airflow_provider_ducklake.lake.model import DataFile, PartitionSpec, SortKey
+from airflow_provider_ducklake.lake.model import (
+    DataFile,
+    PartitionSpec,
+    SortKey,
+    WrittenDeleteFile,
+)
 from airflow_provider_ducklake.lake.scan import InlinedVersions
 
 __all__ = [
@@ -16,12 +21,17 @@ __all__ = [
     "FlushDeletesTask",
     "FlushTask",
     "InlinedRow",
+    "KeysTask",
+    "MatchTask",
     "ParquetOptions",
     "RegisterTask",
     "RestoreTask",
     "RewriteTask",
     "RowShape",
     "ScanTask",
+    "StageTask",
+    "StampTask",
+    "UpsertTask",
 ]
 
 
@@ -230,3 +240,89 @@ class ChangesTask:
     last: int
     files: tuple[ChangedFile, ...]
     inlined: tuple[InlinedVersions, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StageTask:
+    """Keep the source rows of an upsert in files of their own until they are matched.
+
+    Attributes:
+        rows: How they are to be written in the end; here, partitions and order do not matter.
+        delete_when: SQL over the incoming columns; NULL counts as false.
+        aside: Names of incoming columns that `delete_when` alone needs.
+    """
+
+    rows: AppendTask
+    delete_when: str | None = None
+    aside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeysTask:
+    """Gather the keys of staged rows in one file, each once.
+
+    Attributes:
+        keys: The key columns.
+        sources: Staged files, whose ids are their places; or files of such tasks.
+        directory: Full path (ending in `/`) the file goes to.
+        are_gathered: The sources are files of such tasks.
+    """
+
+    keys: tuple[Column, ...]
+    sources: tuple[DataFile, ...]
+    directory: str
+    options: ParquetOptions
+    are_gathered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MatchTask:
+    """Find the rows of some data files that staged rows match, and write their deletes.
+
+    Attributes:
+        keys: The key columns.
+        source_keys: The file of a `KeysTask`.
+        files: Data files with the deletes visible now.
+        inlined: Live rows of the catalog, with the key columns.
+        snapshot_id: Snapshot the deletes are expected to be committed as.
+        directory: Full path (ending in `/`) the outputs go to; None only counts.
+    """
+
+    keys: tuple[Column, ...]
+    source_keys: DataFile
+    files: tuple[DataFile, ...]
+    inlined: tuple[InlinedVersions, ...]
+    snapshot_id: int
+    directory: str | None
+    options: ParquetOptions
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertTask:
+    """Write the rows of one staged file to data files: updated and new ones apart.
+
+    Attributes:
+        source: The staged file; its id is its place among all.
+        matches: Files that say which staged rows matched which row ids.
+        rows: Columns, partitioning, order and options of the files.
+    """
+
+    source: DataFile
+    matches: tuple[DataFile, ...]
+    rows: AppendTask
+
+
+@dataclass(frozen=True, slots=True)
+class StampTask:
+    """Write a delete file anew for another snapshot than the one that was expected.
+
+    Attributes:
+        written: A partial delete file; its newest deletes are those of the upsert.
+        snapshot_id: The snapshot they are of instead.
+        directory: Full path (ending in `/`) the new file goes to.
+    """
+
+    written: WrittenDeleteFile
+    snapshot_id: int
+    directory: str
+    encrypted: bool

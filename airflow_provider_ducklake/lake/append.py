@@ -96,7 +96,7 @@ def append_files(
             _require_same_rows(writer, known, overwrite, ended, planned_on)
             _end(writer, known, overwrite, ended)
         grown = add_columns(writer, known, new_columns) if new_columns else known
-        _add(writer, grown, files)
+        add_files(writer, grown, files)
         result = _result(known, live, ended, files, writer.snapshot_id)
         writer.result = {"tables": [table_result_dict(result)]}
         return result
@@ -144,7 +144,8 @@ def _end(
         )
 
 
-def _add(writer: SnapshotWriter, table: Table, files: Sequence[WrittenFile]) -> None:
+def add_files(writer: SnapshotWriter, table: Table, files: Sequence[WrittenFile]) -> None:
+    """Add written files to a table at the new snapshot, with ids for their rows."""
     if not files:
         return
     statistics = read_table_statistics(writer.session, table.table_id)

@@ -35,6 +35,10 @@ class LostRace(CommitConflict):
     """Another commit took the snapshot id first: the same commit may simply be tried again."""
 
 
+class SnapshotTaken(CommitConflict):
+    """Another commit came first, and files name the snapshot they are of: write those anew."""
+
+
 class CommitStateUnknown(LakeError):
     """The database went away during COMMIT: look the commit up before anything else.
 

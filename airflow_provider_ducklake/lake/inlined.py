@@ -201,6 +201,20 @@ def end_inlined_rows(writer: SnapshotWriter, table_id: int) -> None:
             )
 
 
+def end_some_inlined_rows(writer: SnapshotWriter, table_id: int, row_ids: Sequence[int]) -> int:
+    """End some live inlined rows of a table at the new snapshot; return how many ended."""
+    return sum(
+        writer.session.execute_in(
+            "UPDATE {inlined} SET end_snapshot = ? WHERE end_snapshot IS NULL AND row_id IN (??)",
+            row_ids,
+            (writer.snapshot_id,),
+            inlined=table.name,
+        )
+        for table in inlined_tables(writer.session, table_id)
+        if row_ids and writer.session.has_table(table.name)
+    )
+
+
 def read_inlined_restore(session: Session, table_id: int, target: int) -> InlinedRestore:
     """Return which inlined rows of a table a snapshot shows and the newest not, and vice versa."""
     names = [t.name for t in inlined_tables(session, table_id) if session.has_table(t.name)]

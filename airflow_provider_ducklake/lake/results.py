@@ -33,7 +33,8 @@ class TableResult:
         bytes_in: Bytes of `files_in`.
         bytes_out: Bytes of `files_out` (predicted, in a dry run).
         rows: Rows written, registered or flushed.
-        deleted_rows: Rows of live files that deletes hide (`info`).
+        updated_rows: Those of `rows` that replaced a row (`ingest` with `mode=merge`).
+        deleted_rows: Rows of live files that deletes hide (`info`), or rows that went.
         inlined_rows: Live rows kept in the catalog itself (`info`).
         delete_ratio: Share of the rows in data files that deletes hide, 0 to 1 (`info`).
         snapshot_id: Snapshot the operation made for this table; None when it made none.
@@ -50,6 +51,7 @@ class TableResult:
     bytes_in: int = 0
     bytes_out: int = 0
     rows: int = 0
+    updated_rows: int = 0
     deleted_rows: int = 0
     inlined_rows: int = 0
     delete_ratio: float = 0.0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.database import Session
@@ -19,6 +21,9 @@ from airflow_provider_ducklake.lake.instants import format_instant, parse_instan
 from airflow_provider_ducklake.lake.lake import LakeView
 from airflow_provider_ducklake.lake.model import DataFile, Table
 from airflow_provider_ducklake.lake.reader import find_table, read_snapshot, read_tables
+
+# What opening a file costs beside its bytes, as Spark reckons it.
+OPEN_COST: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +129,19 @@ def changed_files(view: LakeView, table: Table, first: int, last: int) -> Change
     all_of_them = ChangedFiles(tuple(files), {i: tuple(inlined.get(i, ())) for i in ids})
     touched = (f for f in files if any(a <= last and b >= first for a, b in all_of_them.spans(f)))
     return replace(all_of_them, files=tuple(touched))
+
+
+def shares(files: Iterable[DataFile], size: int) -> list[tuple[DataFile, ...]]:
+    """Put files together so that each share has about as many bytes, and about `size` of them."""
+    costs = sorted(((f.file_size_bytes + OPEN_COST, f) for f in files), key=lambda pair: -pair[0])
+    count = -(-sum(cost for cost, _ in costs) // max(size, OPEN_COST))
+    bins: list[tuple[int, int, list[DataFile]]] = [
+        (0, i, []) for i in range(min(count, len(costs)))
+    ]
+    for cost, file in costs:
+        load, index, members = heapq.heappop(bins)
+        heapq.heappush(bins, (load + cost, index, [*members, file]))
+    return [tuple(members) for _, _, members in sorted(bins, key=lambda share: share[1])]
 
 
 def _inlined(

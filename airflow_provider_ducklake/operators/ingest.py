@@ -21,7 +21,9 @@ class DuckLakeIngestOperator(DuckLakeSparkOperator):
         format: Spark's name of the source's format; `parquet` when not given.
         reader_options: Options of Spark's reader, such as `{"header": "true"}` for CSV.
         sql: Query over the source (a `.sql` file works too).
-        mode: `append`, `overwrite`, `overwrite_partitions` or `error_if_exists`.
+        mode: `append`, `overwrite`, `overwrite_partitions`, `error_if_exists` or `merge`.
+        merge_keys: For `merge`: the columns that tell which row is which.
+        delete_when: For `merge`: SQL over the source's columns; rows it holds for delete.
         create_table: Create the table when it does not exist.
         schema_evolution: `none`, or `add_columns` for columns only the source has.
         allow_missing: Columns of the table that the source lacks are filled with their default.
@@ -33,6 +35,8 @@ class DuckLakeIngestOperator(DuckLakeSparkOperator):
     operation = "ingest"
     options: ClassVar[Mapping[str, _options.Converter]] = {
         "mode": _options.text,
+        "merge_keys": _options.listing,
+        "delete_when": _options.text,
         "create_table": _options.boolean,
         "schema_evolution": _options.text,
         "allow_missing": _options.boolean,
@@ -64,6 +68,8 @@ class DuckLakeIngestOperator(DuckLakeSparkOperator):
         reader_options: Mapping[str, Any] | str | None = None,
         sql: str | None = None,
         mode: str | None = None,
+        merge_keys: Sequence[str] | str | None = None,
+        delete_when: str | None = None,
         create_table: bool | str | None = None,
         schema_evolution: str | None = None,
         allow_missing: bool | str | None = None,
@@ -78,6 +84,8 @@ class DuckLakeIngestOperator(DuckLakeSparkOperator):
         self.reader_options = reader_options
         self.sql = sql
         self.mode = mode
+        self.merge_keys = merge_keys
+        self.delete_when = delete_when
         self.create_table = create_table
         self.schema_evolution = schema_evolution
         self.allow_missing = allow_missing

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.kernels.append import append
 from airflow_provider_ducklake.kernels.connection import KernelSettings
-from airflow_provider_ducklake.kernels.tasks import AppendTask
+from airflow_provider_ducklake.kernels.tasks import AppendTask, StageTask
+from airflow_provider_ducklake.kernels.upsert_source import stage
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.errors import BadInput, ConfigurationError, LakeError
 from airflow_provider_ducklake.lake.model import WrittenFile
@@ -97,11 +98,11 @@ def _load(
 def write_files(
     data: DataFrame,
     match: ColumnMatch,
-    task: AppendTask,
+    task: AppendTask | StageTask,
     settings: KernelSettings,
     description: str,
 ) -> list[WrittenFile]:
-    """Write a DataFrame's rows to data files, each task its own, and return what was written.
+    """Write a DataFrame's rows to files, each task its own, and return what was written.
 
     Only files named in the answers of tasks that succeeded are returned; those of retried or
     speculative tasks stay behind as orphans.
@@ -111,18 +112,21 @@ def write_files(
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
+    from pyspark.sql import functions
 
     spark = data.sparkSession
-    spark.sparkContext.setJobDescription(f"{description}: writing {task.directory}")
-    chosen = _gathered(data.select(*_selected(match, task)), task)
+    rows, aside = (task.rows, task.aside) if isinstance(task, StageTask) else (task, ())
+    spark.sparkContext.setJobDescription(f"{description}: writing {rows.directory}")
+    more = (functions.col(quote_name(name)) for name in aside)
+    chosen = _gathered(data.select(*_selected(match, rows), *more), rows)
     answers = chosen.mapInArrow(_Writer(task, settings), "kind string, payload binary")
     try:
-        rows = answers.collect()
+        answered = answers.collect()
     except (PySparkException, Py4JJavaError) as error:
         raise BadInput(f"the rows could not be read or written: {cause_of(error)}") from error
     files: list[WrittenFile] = []
     failure: LakeError | None = None
-    for kind, payload in rows:
+    for kind, payload in answered:
         if kind == "files":
             files += pickle.loads(bytes(payload))
         else:
@@ -130,7 +134,7 @@ def write_files(
     if failure is not None:
         from airflow_provider_ducklake.storage import open_store
 
-        open_store(task.directory, settings.storage).delete(file.path for file in files)
+        open_store(rows.directory, settings.storage).delete(file.path for file in files)
         raise failure
     return files
 
@@ -183,9 +187,9 @@ def _keys(column: Column, transform: str) -> list[Expression]:
 
 
 class _Writer:
-    """What a Spark task does with its rows: hand them to the append kernel."""
+    """What a Spark task does with its rows: hand them to a kernel."""
 
-    def __init__(self, task: AppendTask, settings: KernelSettings) -> None:
+    def __init__(self, task: AppendTask | StageTask, settings: KernelSettings) -> None:
         self._task = task
         self._settings = settings
 
@@ -193,7 +197,11 @@ class _Writer:
         import pyarrow as pa
 
         try:
-            kind, payload = "files", pickle.dumps(append(batches, self._task, self._settings))
+            if isinstance(self._task, StageTask):
+                files = stage(batches, self._task, self._settings)
+            else:
+                files = append(batches, self._task, self._settings)
+            kind, payload = "files", pickle.dumps(files)
         except LakeError as error:
             kind, payload = type(error).__name__, str(error).encode()
         yield pa.RecordBatch.from_pydict({"kind": [kind], "payload": [payload]})

@@ -46,6 +46,8 @@ def _table(table: TableResult) -> list[str]:
         parts.append(f"{size_text(table.bytes_in)} -> {size_text(table.bytes_out)}")
     if table.rows:
         parts.append(f"{table.rows:,} rows")
+    if table.updated_rows:
+        parts.append(f"{table.updated_rows:,} of them updated")
     if table.deleted_rows:
         parts.append(f"{table.deleted_rows:,} deleted")
     if table.inlined_rows:

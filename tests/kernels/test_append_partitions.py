@@ -95,10 +95,10 @@ def test_failure_in_a_later_partition_removes_the_earlier(
 ) -> None:
     calls = iter(range(10))
 
-    def fail_at_the_third(*args: Any) -> tuple[WrittenFile, ...]:
+    def fail_at_the_third(*args: Any, **options: Any) -> tuple[WrittenFile, ...]:
         if next(calls) == 2:
             raise BadInput("the third")
-        return write_parquet_files(*args)
+        return write_parquet_files(*args, **options)
 
     module = "airflow_provider_ducklake.kernels.append"
     monkeypatch.setattr(f"{module}.write_parquet_files", fail_at_the_third)

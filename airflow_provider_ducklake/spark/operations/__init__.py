@@ -25,20 +25,22 @@ from airflow_provider_ducklake.spark.operations import (
     snapshots,
 )
 from airflow_provider_ducklake.spark.operations._job import Job, log
+from airflow_provider_ducklake.spark.operations._write_plan import INGEST_OPTIONS
 from airflow_provider_ducklake.spark.operations.ingest import ingest_batches
+from airflow_provider_ducklake.spark.operations.ingest_merge import merge_batches
 from airflow_provider_ducklake.spark.runner import Runner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["OPERATIONS", "ingest_batches", "run_operation"]
+__all__ = ["OPERATIONS", "ingest_batches", "merge_batches", "run_operation"]
 
 Operation = Callable[[Job], OperationResult]
 OPERATIONS: Final[dict[str, tuple[Operation | None, tuple[str, ...]]]] = {
     "create_lake": (definition.create_new_lake, definition.CREATE_LAKE_OPTIONS),
     "create_table": (definition.create_new_table, definition.CREATE_TABLE_OPTIONS),
     "info": (definition.info, definition.INFO_OPTIONS),
-    "ingest": (None, ingest.INGEST_OPTIONS),  # needs a DataFrame
+    "ingest": (None, INGEST_OPTIONS),  # needs a DataFrame
     "add_data_files": (registration.add_data_files, registration.REGISTER_OPTIONS),
     "merge_adjacent_files": (compaction.merge_adjacent_files, compaction.MERGE_OPTIONS),
     "rewrite_data_files": (compaction.rewrite_data_files, compaction.REWRITE_OPTIONS),

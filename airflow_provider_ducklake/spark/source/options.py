@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.options import OperationOptions
 from airflow_provider_ducklake.spark.credentials import Secrets
-from airflow_provider_ducklake.spark.operations.ingest import INGEST_OPTIONS
+from airflow_provider_ducklake.spark.operations._write_plan import INGEST_OPTIONS
 
 PLACE: Final = ("attach", "catalog", "data_path", "metadata_schema", "table", "memory_limit")
 READ_OPTIONS: Final = (
@@ -29,7 +29,8 @@ READ_OPTIONS: Final = (
     "pushdown",
     "types",
 )
-TARGET: Final = tuple(n for n in INGEST_OPTIONS if n not in ("mode", "reader."))
+_NOT_HERE: Final = ("mode", "reader.", "merge_keys", "delete_when")
+TARGET: Final = tuple(n for n in INGEST_OPTIONS if n not in _NOT_HERE)
 WRITE_OPTIONS: Final = (
     *PLACE,
     *TARGET,

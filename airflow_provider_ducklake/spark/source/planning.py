@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -18,9 +17,11 @@ from airflow_provider_ducklake.lake.lake import LakeView
 from airflow_provider_ducklake.lake.model import DataFile, Table
 from airflow_provider_ducklake.lake.reader import read_partition_spec, read_snapshot
 from airflow_provider_ducklake.lake.scan import (
+    OPEN_COST,
     ChangedFiles,
     changed_files,
     changed_rows,
+    shares,
     snapshot_at,
     table_at,
     visible_rows,
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 ROW_ID: Final = "rowid"
 SNAPSHOT_ID: Final = "snapshot_id"
 CHANGE_TYPE: Final = "change_type"
-# What opening a file costs beside its bytes, as Spark reckons it.
-_OPEN_COST: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,19 +144,6 @@ def plan(
     return [*tasks, replace(empty, inlined=rows)] if rows else tasks
 
 
-def shares(files: Iterable[DataFile], size: int) -> list[tuple[DataFile, ...]]:
-    """Put files together so that each share has about as many bytes, and about `size` of them."""
-    costs = sorted(((f.file_size_bytes + _OPEN_COST, f) for f in files), key=lambda pair: -pair[0])
-    count = -(-sum(cost for cost, _ in costs) // max(size, _OPEN_COST))
-    bins: list[tuple[int, int, list[DataFile]]] = [
-        (0, i, []) for i in range(min(count, len(costs)))
-    ]
-    for cost, file in costs:
-        load, index, members = heapq.heappop(bins)
-        heapq.heappush(bins, (load + cost, index, [*members, file]))
-    return [tuple(members) for _, _, members in sorted(bins, key=lambda share: share[1])]
-
-
 def _column_types(columns: Sequence[Column]) -> dict[str, str]:
     """Return the DuckDB type in which a filter sees each column; some it cannot see."""
     types = {}
@@ -233,7 +219,7 @@ def _feed_shares(everything: ChangesTask, changed: ChangedFiles, size: int) -> l
     for file in changed.files:
         for first, _ in changed.spans(file):
             start = max(first, everything.first)
-            weights[start] = weights.get(start, 0) + file.file_size_bytes + _OPEN_COST
+            weights[start] = weights.get(start, 0) + file.file_size_bytes + OPEN_COST
     cuts, load = [everything.first], 0
     for snapshot in sorted(weights):
         if load + weights[snapshot] > size and load:

@@ -18,12 +18,12 @@ from airflow_provider_ducklake.lake.model import WrittenFile
 from airflow_provider_ducklake.lake.options import OperationOptions
 from airflow_provider_ducklake.spark.credentials import receive
 from airflow_provider_ducklake.spark.operations._job import Job, discard
-from airflow_provider_ducklake.spark.operations.ingest import (
+from airflow_provider_ducklake.spark.operations._write_plan import (
     INGEST_OPTIONS,
     PlannedWrite,
-    commit_write,
     plan_write,
 )
+from airflow_provider_ducklake.spark.operations.ingest import commit_write
 from airflow_provider_ducklake.spark.runner import LocalRunner
 from airflow_provider_ducklake.spark.schema import ColumnMatch, columns_of
 from airflow_provider_ducklake.spark.source.options import (

@@ -14,9 +14,9 @@ from pyspark.sql import datasource as spark
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.lake.model import DataFile
+from airflow_provider_ducklake.lake.scan import shares
 from airflow_provider_ducklake.spark.source.data_source import DuckLakeDataSource
 from airflow_provider_ducklake.spark.source.filters import filter_sql
-from airflow_provider_ducklake.spark.source.planning import shares
 from airflow_provider_ducklake.spark.source.reader import PushdownReader, ReadPartition
 from tests.interop.foreign_files import write_arrow
 from tests.interop.judge import Judge
