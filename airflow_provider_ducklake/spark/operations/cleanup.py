@@ -17,6 +17,7 @@ from airflow_provider_ducklake.lake.cleanup import (
 )
 from airflow_provider_ducklake.lake.database.base import batches
 from airflow_provider_ducklake.lake.errors import LakeError, StorageError
+from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
 from airflow_provider_ducklake.lake.orphans import MAX_FRACTION, plan_orphans, refuse_shared_root
 from airflow_provider_ducklake.lake.paths import Location
 from airflow_provider_ducklake.lake.references import read_references
@@ -131,6 +132,7 @@ def _delete(job: Job, paths: Sequence[str], *, listed: bool = False) -> DeleteOu
     outcomes = job.runner.run(
         partial(_delete_batch, job.settings.storage), tasks, f"{job.operation}: deleting"
     )
+    reach(FaultPoint.OBJECTS_DELETED)
     total = DeleteOutcome()
     for task, outcome in zip(tasks, outcomes, strict=True):
         if isinstance(outcome, LakeError):

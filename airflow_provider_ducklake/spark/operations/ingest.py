@@ -34,7 +34,13 @@ from airflow_provider_ducklake.lake.results import OperationResult, TableResult
 from airflow_provider_ducklake.lake.table_specs import parse_partition_spec, parse_sort_spec
 from airflow_provider_ducklake.lake.tables import is_planned, plan_table
 from airflow_provider_ducklake.spark.operations._file_copy import copy_files
-from airflow_provider_ducklake.spark.operations._job import Job, discard, finished, parquet_options
+from airflow_provider_ducklake.spark.operations._job import (
+    Job,
+    discard,
+    finished,
+    parquet_options,
+    told_by,
+)
 from airflow_provider_ducklake.spark.operations.flush import flush_table
 from airflow_provider_ducklake.spark.schema import ColumnMatch, columns_of, match_columns
 
@@ -294,8 +300,10 @@ def _commit(
     except LakeError:
         discard(lake, (file.path for file in files))
         raise
-    done = TableResult(planned.table.full_name, rows=rows, snapshot_id=commit.snapshot.snapshot_id)
-    return commit.value or done
+    if commit.value is None:  # an earlier try has committed
+        discard(lake, (file.path for file in files))
+        return told_by(commit, planned.table.full_name)
+    return commit.value
 
 
 def _refuse_rows(session: Session, table: Table, snapshot_id: int) -> None:
