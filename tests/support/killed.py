@@ -34,8 +34,8 @@ from airflow_provider_ducklake.spark.operations import (
 from airflow_provider_ducklake.spark.runner import LocalRunner
 
 Result = OperationResult | TableResult
-_PROCESSES: Final = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload([__name__])
+PROCESSES: Final = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ class Work:
 
 def passes_of(work: Work, location: CatalogLocation) -> tuple[Counter[FaultPoint], Result]:
     """Let a process do some work; return how often it passed each point, and the result."""
-    ours, theirs = _PROCESSES.Pipe(duplex=False)
-    process = _PROCESSES.Process(target=_count, args=(work, location, theirs))
+    ours, theirs = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=_count, args=(work, location, theirs))
     process.start()
     theirs.close()
     try:
@@ -107,7 +107,7 @@ def passes_of(work: Work, location: CatalogLocation) -> tuple[Counter[FaultPoint
 def kill(work: Work, location: CatalogLocation, point: FaultPoint, time: int = 1) -> None:
     """Let a process do some work until it reaches a point for the n-th time, and dies there."""
     fuse = f"{point.value}:{time}"
-    process = _PROCESSES.Process(target=_run_armed, args=(work, location, fuse))
+    process = PROCESSES.Process(target=_run_armed, args=(work, location, fuse))
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL, f"{work.operation} passed {fuse}"
