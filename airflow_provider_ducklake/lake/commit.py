@@ -27,8 +27,10 @@ from airflow_provider_ducklake.lake.errors import (
     CommitConflict,
     CommitStateUnknown,
     ConfigurationError,
+    LakeError,
     LostRace,
 )
+from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
 from airflow_provider_ducklake.lake.instants import format_instant, utc_now
 from airflow_provider_ducklake.lake.model import Snapshot
 from airflow_provider_ducklake.lake.options import LakeOptions
@@ -60,9 +62,9 @@ class CommitInfo:
     extra_info: Mapping[str, Any] = field(default_factory=dict)
     key: str | None = None
 
-    def text(self, key: str, result: Mapping[str, Any] | None) -> str:
+    def text(self, key: str, attempt: str, result: Mapping[str, Any] | None) -> str:
         """Return the JSON for `commit_extra_info`."""
-        job: dict[str, Any] = {"key": key}
+        job: dict[str, Any] = {"key": key, "attempt": attempt}
         if result:
             job["result"] = dict(result)
         return json.dumps({**self.extra_info, JOB_KEY: job}, sort_keys=True)
@@ -160,8 +162,8 @@ class SnapshotWriter:
             ],
         )
 
-    def finish(self, changes: Iterable[Change], info: CommitInfo) -> None:
-        """Write the final counters of the snapshot and what it changed."""
+    def finish(self, changes: Iterable[Change], info: CommitInfo, attempt: str) -> None:
+        """Write the final counters of the snapshot, what it changed and which attempt made it."""
         self.session.execute(
             "UPDATE {ducklake_snapshot} SET schema_version = ?, next_catalog_id = ?, "
             "next_file_id = ? WHERE snapshot_id = ?",
@@ -172,7 +174,7 @@ class SnapshotWriter:
                 self.snapshot_id,
             ),
         )
-        text = info.text(self.key, self.result)
+        text = info.text(self.key, attempt, self.result)
         row = (self.snapshot_id, format_changes(changes), info.author, info.message, text)
         self.session.insert("ducklake_snapshot_changes", [row])
 
@@ -208,54 +210,113 @@ def commit(
         ConfigurationError: The lake requires a commit message and there is none.
     """
     info = info or CommitInfo()
-    key = info.key or f"once-{uuid4()}"
-    wait = _FIRST_WAIT
+    reach(FaultPoint.WORK_DONE)
+    work = _Work(database, base, changes, write, info, info.key or f"once-{uuid4()}", where)
+    wait, is_unanswered = _FIRST_WAIT, False
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return _attempt(database, base, changes, write, info, key, where)
-        except LostRace:
-            if attempt == ATTEMPTS:
-                raise
+            return work.attempt()
         except CommitStateUnknown:
-            done = _look_up(database, key)
-            if done is not None:
+            is_unanswered = True
+            if (done := work.look_up()) is not None:
                 return done
+        except LostRace as error:
+            if attempt == ATTEMPTS:
+                raise (work.unknown() if is_unanswered else error) from error
+        except CommitConflict:
+            raise  # with the snapshot id in hand: no attempt before this one can still succeed
+        except LakeError as error:
+            if is_unanswered:
+                raise work.unknown() from error
+            raise
         time.sleep(random.uniform(0, wait))
         wait = min(wait * 2, _LONGEST_WAIT)
-    raise AssertionError("unreachable")
+    raise work.unknown()
 
 
-def _attempt(
-    database: Database,
-    base: int,
-    changes: Iterable[Change] | Callable[[SnapshotWriter], Iterable[Change]],
-    write: Callable[[SnapshotWriter], T],
-    info: CommitInfo,
-    key: str,
-    where: object,
-) -> Committed[T]:
-    with database.write() as session:
-        options = read_options(session)
-        check_format(options, where)
-        done = find_commit(session, key)
-        if done is not None:
-            return done
-        if options.get("require_commit_message") == "true" and not info.message:
-            raise ConfigurationError(
-                f"{where} requires a commit message (option require_commit_message): give one"
-            )
-        writer = SnapshotWriter(session, read_head(session), options, key)
-        writer.begin()
-        theirs = _changes_since(session, base, writer.head.snapshot_id)
-        if not callable(changes):
-            _refuse_conflict(changes, theirs)
-        value = write(writer)
-        if callable(changes):
-            changes = tuple(changes(writer))
-            _refuse_conflict(changes, theirs)
-        writer.finish(changes, info)
-        snapshot = read_snapshot(session, writer.snapshot_id)
-    return Committed(snapshot, value)
+class _Work(Generic[T]):
+    """One commit with all its attempts, each of which knows its own traces in the catalog.
+
+    The key alone does not tell whose commit it is: a job that was given up for dead and runs on
+    has the same. What that one committed is not made of the files of this one.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        base: int,
+        changes: Iterable[Change] | Callable[[SnapshotWriter], Iterable[Change]],
+        write: Callable[[SnapshotWriter], T],
+        info: CommitInfo,
+        key: str,
+        where: object,
+    ) -> None:
+        self._database = database
+        self._base = base
+        self._changes = changes
+        self._write = write
+        self._info = info
+        self._key = key
+        self._where = where
+        self._made: dict[str, Committed[T]] = {}  # what each attempt has done if its COMMIT counts
+
+    def attempt(self) -> Committed[T]:
+        """Try once to commit."""
+        name = uuid4().hex
+        with self._database.write() as session:
+            options = read_options(session)
+            check_format(options, self._where)
+            # Before the key is looked for: who commits in between takes the id that follows.
+            head = read_head(session)
+            done = self._find(session)
+            if done is not None:
+                return done
+            if options.get("require_commit_message") == "true" and not self._info.message:
+                raise ConfigurationError(
+                    f"{self._where} requires a commit message (option require_commit_message): "
+                    "give one"
+                )
+            writer = SnapshotWriter(session, head, options, self._key)
+            writer.begin()
+            theirs = _changes_since(session, self._base, head.snapshot_id)
+            changes = self._changes
+            if not callable(changes):
+                _refuse_conflict(changes, theirs)
+            value = self._write(writer)
+            if callable(changes):
+                changes = tuple(changes(writer))
+                _refuse_conflict(changes, theirs)
+            writer.finish(changes, self._info, name)
+            self._made[name] = Committed(read_snapshot(session, writer.snapshot_id), value)
+        return self._made[name]
+
+    def look_up(self) -> Committed[T] | None:
+        """Find out what became of a COMMIT whose answer never came; None: nothing so far.
+
+        The server may still be at it. That does no harm: the next attempt waits for it, as both
+        want the same snapshot id.
+        """
+        for _ in range(10):
+            try:
+                with self._database.read() as session:
+                    return self._find(session)
+            except CatalogUnavailable:
+                time.sleep(1)
+        raise self.unknown()
+
+    def unknown(self) -> CommitStateUnknown:
+        """Return what to say when nobody can tell whether the commit has happened."""
+        return CommitStateUnknown(
+            f"{self._where} did not come back after a COMMIT without an answer. The commit may "
+            f"have happened: look for key {self._key} in "
+            "ducklake_snapshot_changes.commit_extra_info, and do not delete the job's files"
+        )
+
+    def _find(self, session: Session) -> Committed[T] | None:
+        found = _find_job(session, self._key)
+        if found is None:
+            return None
+        return self._made.get(str(found[1].get("attempt"))) or _earlier(session, found)
 
 
 def _refuse_conflict(ours: Iterable[Change], theirs: Iterable[Change]) -> None:
@@ -285,6 +346,12 @@ def _changes_since(session: Session, base: int, head: int) -> list[Change]:
 
 def find_commit(session: Session, key: str) -> Committed[Any] | None:
     """Return the commit made under an idempotency key, if it is still kept."""
+    found = _find_job(session, key)
+    return None if found is None else _earlier(session, found)
+
+
+def _find_job(session: Session, key: str) -> tuple[int, Mapping[str, Any]] | None:
+    """Return the snapshot made under a key, and what it says of the job."""
     wanted = f'"key": {json.dumps(key)}'
     for special in ("\\", "%", "_"):
         wanted = wanted.replace(special, f"\\{special}")
@@ -295,9 +362,14 @@ def find_commit(session: Session, key: str) -> Committed[Any] | None:
     for snapshot_id, text in session.rows(query, (f"%{wanted}%",)):
         job = _job_of(text)
         if job.get("key") == key:
-            snapshot = read_snapshot(session, int(snapshot_id))
-            return Committed(snapshot, None, already_done=True, result=job.get("result"))
+            return int(snapshot_id), job
     return None
+
+
+def _earlier(session: Session, found: tuple[int, Mapping[str, Any]]) -> Committed[Any]:
+    snapshot_id, job = found
+    snapshot = read_snapshot(session, snapshot_id)
+    return Committed(snapshot, None, already_done=True, result=job.get("result"))
 
 
 def _job_of(text: str) -> Mapping[str, Any]:
@@ -306,18 +378,3 @@ def _job_of(text: str) -> Mapping[str, Any]:
     except (ValueError, KeyError, TypeError):
         return {}
     return job if isinstance(job, dict) else {}
-
-
-def _look_up(database: Database, key: str) -> Committed[Any] | None:
-    """Find out what became of a COMMIT whose answer never came."""
-    for _ in range(10):
-        try:
-            with database.read() as session:
-                return find_commit(session, key)
-        except CatalogUnavailable:
-            time.sleep(1)
-    raise CommitStateUnknown(
-        "the database did not come back after a COMMIT without an answer. The commit may have "
-        f"happened: look for key {key} in ducklake_snapshot_changes.commit_extra_info, and do not "
-        "delete the job's files"
-    )

@@ -77,7 +77,7 @@ def plan_expiry(
 
     Raises:
         ConfigurationError: No condition is given, or `retain_last` is less than one.
-        NotFound: An id of `versions` is not kept.
+        NotFound: An id of `versions` has never been one of this lake.
     """
     if older_than is None and versions is None and retain_last is None:
         raise ConfigurationError(
@@ -86,10 +86,13 @@ def plan_expiry(
         )
     if retain_last is not None and retain_last < 1:
         raise ConfigurationError("retain_last must be at least 1: the newest snapshot always stays")
-    known = {snapshot.snapshot_id for snapshot in snapshots}
-    missing = sorted(set(versions or ()) - known)
-    if missing:
-        raise NotFound(f"snapshots {', '.join(map(str, missing))} are not kept in this lake")
+    # One that is gone was expired before, perhaps by an earlier try of the same job.
+    newest = snapshots[-1].snapshot_id
+    unknown = sorted(version for version in versions or () if not 0 <= version <= newest)
+    if unknown:
+        raise NotFound(
+            f"this lake has had no snapshots {', '.join(map(str, unknown))}: the newest is {newest}"
+        )
     # By id, not by time: ids never go back, clocks do.
     candidates = snapshots[: max(len(snapshots) - (retain_last or 1), 0)]
     expired = tuple(

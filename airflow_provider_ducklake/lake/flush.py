@@ -241,7 +241,7 @@ def commit_flushed_deletes(
         add_delete_files(writer, table, new)
         ids = (one.data_file_id for one in new)
         remove_inlined_deletes(session, table.table_id, ids, plan.base)
-        return TableResult(
+        result = TableResult(
             table=table.full_name,
             files_before=plan.live,
             files_after=plan.live,
@@ -250,6 +250,8 @@ def commit_flushed_deletes(
             rows=sum(delete.delete_count for _, delete in outputs),
             snapshot_id=writer.snapshot_id,
         )
+        writer.result = {"tables": [table_result_dict(result)]}
+        return result
 
     data_path = lake.data_path
     changes = compaction_changes("rewrite_delete", plan.table.table_id)

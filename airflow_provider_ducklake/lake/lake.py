@@ -123,6 +123,7 @@ class Lake:
         storage: StorageOptions | None = None,
         encrypted: bool = False,
         if_not_exists: bool = False,
+        info: CommitInfo | None = None,
     ) -> Lake:
         """Create the metadata tables, snapshot 0 and schema `main`, as the reference does.
 
@@ -131,6 +132,7 @@ class Lake:
             storage: How the data path is reached.
             encrypted: Write every Parquet file encrypted.
             if_not_exists: An existing lake with the same data path is fine.
+            info: Stands beside the first snapshot, but not in a store.
 
         Raises:
             ConfigurationError: There is no data path, or a lake exists already.
@@ -154,7 +156,7 @@ class Lake:
             if session.has_table("ducklake_metadata"):
                 _refuse_existing(location, if_not_exists)
             else:
-                _write_new_lake(session, data_path, encrypted)
+                _write_new_lake(session, data_path, encrypted, info or CommitInfo())
         lake.check()
         return lake
 
@@ -287,12 +289,12 @@ def _refuse_existing(location: CatalogLocation, may_exist: bool) -> None:
         raise ConfigurationError(f"{location} holds a lake already")
 
 
-def _write_new_lake(session: Session, data_path: str, encrypted: bool) -> None:
+def _write_new_lake(session: Session, data_path: str, encrypted: bool, info: CommitInfo) -> None:
     session.create_metadata_tables()
     session.insert("ducklake_snapshot", [(0, format_instant(utc_now()), 0, 1, 0)])
-    session.insert(
-        "ducklake_snapshot_changes", [(0, str(created_schema("main")), None, None, None)]
-    )
+    told = info.text(info.key, uuid4().hex, None) if info.key else None
+    made = str(created_schema("main"))
+    session.insert("ducklake_snapshot_changes", [(0, made, info.author, info.message, told)])
     settings = {
         "version": FORMAT_VERSION,
         "created_by": "airflow-provider-ducklake-spark",

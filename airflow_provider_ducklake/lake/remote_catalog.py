@@ -32,6 +32,7 @@ from airflow_provider_ducklake.lake.errors import (
     SafetyRefusal,
     StorageError,
 )
+from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
 from airflow_provider_ducklake.lake.interrupts import undisturbed
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.storage import (
@@ -187,7 +188,9 @@ class Checkout:
                 self.is_kept = kept_before
                 return False
             head = self._copy.verify()
+            reach(FaultPoint.NOT_PUT_BACK)
             self._put(data, head)
+            reach(FaultPoint.PUT_BACK)
             self._digest, self._head, self.is_new, self.is_kept = digest, head, False, False
         _log.info("catalog %s is at snapshot %s", self.url, self._head)
         return True

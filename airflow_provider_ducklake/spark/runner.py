@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.errors import LakeError
+from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
 from airflow_provider_ducklake.spark.failures import cause_of
 from airflow_provider_ducklake.storage import objects
 
@@ -52,6 +53,7 @@ class LocalRunner:
                 results.append(function(task))
             except LakeError as error:
                 results.append(error)
+            reach(FaultPoint.TASK_DONE)
         return results
 
     def for_tenant(self, name: str) -> LocalRunner:

@@ -60,15 +60,6 @@ def test_missing_object_is_done(judge: Judge) -> None:
     life_goes_on(judge, "main.t")
 
 
-def test_killed_before_the_acknowledgement(judge: Judge) -> None:
-    """CL-01: objects deleted, catalog not told: the next run converges."""
-    for file in _merged(judge):
-        file.unlink()
-    judge.upkeep(CLEANUP, cleanup_all=True, force=True)
-    assert not judge.catalog()["ducklake_files_scheduled_for_deletion"]
-    judge.check()
-
-
 def test_relative_paths_of_schemas_and_tables(judge: Judge) -> None:
     """CL-01: a scheduled path is joined with the data path, in every schema."""
     judge.execute('CREATE SCHEMA "other one"', {})

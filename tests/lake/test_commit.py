@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -12,7 +12,9 @@ from airflow_provider_ducklake.lake.changes import table_change
 from airflow_provider_ducklake.lake.columns import parse_columns
 from airflow_provider_ducklake.lake.commit import CommitInfo, SnapshotWriter
 from airflow_provider_ducklake.lake.database import Database, Session
+from airflow_provider_ducklake.lake.database.base import Row, Value
 from airflow_provider_ducklake.lake.errors import (
+    CatalogUnavailable,
     CommitConflict,
     CommitStateUnknown,
     ConfigurationError,
@@ -215,10 +217,80 @@ class _Unsteady:
 
 @pytest.mark.parametrize("happened", [True, False])
 def test_an_unanswered_commit_is_looked_up(new_lake: Lake, happened: bool) -> None:
+    """What is found is this very commit, not one of an earlier try whose files are others."""
     unsteady = Lake(new_lake.location, _Unsteady(new_lake.database, happened), new_lake.storage)  # type: ignore[arg-type]
-    commit = unsteady.commit(base=0, changes=[], write=nothing)
-    assert commit.already_done == happened
+    commit = unsteady.commit(base=0, changes=[], write=lambda writer: "written")
+    assert (commit.value, commit.already_done, commit.snapshot.snapshot_id) == ("written", False, 1)
     assert [s.snapshot_id for s in new_lake.snapshots()] == [0, 1]
+
+
+class _Beaten:
+    """A database in which another try of the same job commits right after the key is looked for."""
+
+    def __init__(self, database: Database, act: Callable[[], object]) -> None:
+        self._database = database
+        self._act: Callable[[], object] | None = act
+
+    def read(self) -> object:
+        return self._database.read()
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        with self._database.write() as session:
+            look = session.rows
+
+            def beaten(query: str, parameters: Sequence[Value] = (), **tables: str) -> list[Row]:
+                found = look(query, parameters, **tables)
+                if "LIKE" in query and self._act is not None:
+                    act, self._act = self._act, None
+                    act()
+                return found
+
+            session.rows = beaten  # type: ignore[method-assign]
+            yield session
+
+
+# In the file databases nobody else can commit while a write transaction is open.
+@pytest.mark.parametrize("lake_factory", ["postgres", "store"], indirect=True)
+def test_two_tries_of_one_job_at_once_commit_once(new_lake: Lake) -> None:
+    """IN-02: a job that was given up for dead and runs on beats its own retry by a hair."""
+    info = CommitInfo(key="run-1")
+
+    def other() -> None:
+        new_lake.commit(base=0, changes=[], write=nothing, info=info)
+
+    beaten = Lake(new_lake.location, _Beaten(new_lake.database, other), new_lake.storage)  # type: ignore[arg-type]
+    commit = beaten.commit(base=0, changes=[], write=lambda writer: "written", info=info)
+    assert (commit.value, commit.already_done, commit.snapshot.snapshot_id) == (None, True, 1)
+    assert [s.snapshot_id for s in new_lake.snapshots()] == [0, 1]
+
+
+class _Lost:
+    """A database that goes away for good during its first COMMIT."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._is_lost = False
+
+    def read(self) -> object:
+        return self._database.read()
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        if self._is_lost:
+            raise CatalogUnavailable("nobody answers")
+        self._is_lost = True
+        with self._database.write() as session:
+            yield session
+            raise CommitStateUnknown("the line went dead")
+
+
+@pytest.mark.parametrize("lake_factory", ["sqlite"], indirect=True)
+def test_an_outcome_nobody_can_tell_stays_unknown(new_lake: Lake) -> None:
+    """Other errors make callers delete their files, which may be in use by then."""
+    lost = Lake(new_lake.location, _Lost(new_lake.database), new_lake.storage)  # type: ignore[arg-type]
+    with pytest.raises(CommitStateUnknown, match="look for key run-1"):
+        lost.commit(base=0, changes=[], write=nothing, info=CommitInfo(key="run-1"))
 
 
 def test_creating_twice_is_refused(new_lake: Lake) -> None:

@@ -132,6 +132,12 @@ class ModelLake:
         """Begin with the empty lake of its first snapshot."""
         self._snapshots: dict[int, Mapping[str, ModelTable]] = {snapshot_id: MappingProxyType({})}
 
+    def copy(self) -> ModelLake:
+        """Return another one with the same snapshots."""
+        other = ModelLake()
+        other._snapshots = dict(self._snapshots)
+        return other
+
     @property
     def head(self) -> int:
         """The newest snapshot."""

@@ -20,6 +20,7 @@ from airflow_provider_ducklake.lake.errors import (
     NotFound,
     UnsupportedCatalog,
 )
+from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
 from airflow_provider_ducklake.lake.identifiers import quote_identifier, quote_literal
 from airflow_provider_ducklake.lake.location import CatalogLocation
 
@@ -122,7 +123,11 @@ class DuckDBFileDatabase:
             except BaseException:
                 connection.rollback()
                 raise
+            if not read_only:
+                reach(FaultPoint.UNCOMMITTED)
             connection.commit()
+            if not read_only:
+                reach(FaultPoint.COMMITTED)
 
     @contextmanager
     def _attached(self, read_only: bool, turn: Turn) -> Iterator[duckdb.DuckDBPyConnection]:

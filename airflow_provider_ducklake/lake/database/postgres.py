@@ -20,6 +20,7 @@ from airflow_provider_ducklake.lake.errors import (
     SafetyRefusal,
     UnsupportedCatalog,
 )
+from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.metadata_tables import BY_NAME, METADATA_TABLES
@@ -227,6 +228,7 @@ class PostgresDatabase:
             )
 
     def _commit(self, connection: Connection) -> None:
+        reach(FaultPoint.UNCOMMITTED)
         try:
             connection.commit()
         except psycopg.OperationalError as error:
@@ -236,6 +238,7 @@ class PostgresDatabase:
                 f"{self._location} went away during COMMIT, so the commit may or may not have "
                 "happened: look at its newest snapshots before doing anything else"
             ) from error
+        reach(FaultPoint.COMMITTED)
 
     @contextmanager
     def _errors_named(self, connection: Connection) -> Iterator[None]:

@@ -18,6 +18,7 @@ from airflow_provider_ducklake.lake.errors import (
     NotFound,
     UnsupportedCatalog,
 )
+from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
 from airflow_provider_ducklake.lake.location import CatalogLocation
 
 
@@ -94,7 +95,11 @@ class SqliteDatabase:
             except BaseException:
                 connection.rollback()
                 raise
+            if mode == "ro":
+                return
+            reach(FaultPoint.UNCOMMITTED)
             connection.commit()
+            reach(FaultPoint.COMMITTED)
 
     def _connect(self, uri: str, timeout: float) -> sqlite3.Connection:
         return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=timeout)

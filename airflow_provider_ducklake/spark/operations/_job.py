@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from airflow_provider_ducklake.kernels.connection import KernelSettings
 from airflow_provider_ducklake.kernels.tasks import ParquetOptions
-from airflow_provider_ducklake.lake.commit import CommitInfo
+from airflow_provider_ducklake.lake.commit import CommitInfo, Committed
 from airflow_provider_ducklake.lake.errors import CommitConflict, LakeError
 from airflow_provider_ducklake.lake.fsck.findings import ClassReport
 from airflow_provider_ducklake.lake.instants import utc_now
@@ -69,12 +70,26 @@ class Job:
 
     def find_done(self, what: str) -> TableResult | None:
         """Return what an earlier try of this job did to a table, if it had committed."""
+        results = self.find_all_done(what)
+        return None if results is None else results[0]
+
+    def find_all_done(self, what: str) -> tuple[TableResult, ...] | None:
+        """Return what an earlier try of this job did in one commit to one or more tables."""
         key = self.info_for(what).key
         done = self.lake.find_job(key) if key else None
-        if done is None:
-            return None
-        stored = (done.result or {}).get("tables", [{}])[0]
-        return TableResult(**{"table": what, "snapshot_id": done.snapshot.snapshot_id, **stored})
+        return None if done is None else all_told_by(done, what)
+
+
+def told_by(done: Committed[Any], what: str) -> TableResult:
+    """Return what an earlier try of a job has stored beside its commit."""
+    return all_told_by(done, what)[0]
+
+
+def all_told_by(done: Committed[Any], what: str) -> tuple[TableResult, ...]:
+    """Return the same of a commit that may be about several tables."""
+    known = {"table": what, "snapshot_id": done.snapshot.snapshot_id}
+    stored = (done.result or {}).get("tables") or [{}]
+    return tuple(TableResult(**{**known, **one}) for one in stored)
 
 
 def chosen_tables(job: Job, view: LakeView, *, for_upkeep: bool) -> list[Table]:

@@ -17,6 +17,7 @@ from airflow_provider_ducklake.lake.cleanup import (
 )
 from airflow_provider_ducklake.lake.database.base import batches
 from airflow_provider_ducklake.lake.errors import LakeError, StorageError
+from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
 from airflow_provider_ducklake.lake.orphans import MAX_FRACTION, plan_orphans, refuse_shared_root
 from airflow_provider_ducklake.lake.paths import Location
 from airflow_provider_ducklake.lake.references import read_references
@@ -26,7 +27,8 @@ from airflow_provider_ducklake.storage import DeleteOutcome, ObjectInfo, Storage
 
 CLEANUP_OPTIONS = ("older_than", "cleanup_all", "force", "outside_data_path")
 ORPHAN_OPTIONS = ("older_than", "cleanup_all", "force", "max_fraction")
-BATCH = 1_000  # objects a task and an acknowledgement
+BATCH = 1_000  # objects a task
+ACKNOWLEDGED = 8 * BATCH  # objects that are looked up, deleted and taken off the schedule together
 
 
 def cleanup_old_files(job: Job) -> OperationResult:
@@ -107,7 +109,7 @@ class Deletion:
 def _delete_scheduled(job: Job, files: Sequence[ScheduledFile]) -> DeleteOutcome:
     """Delete in batches, each looked up again just before and acknowledged right after."""
     total = DeleteOutcome()
-    for batch in batches(files, BATCH * 8):
+    for batch in batches(files, ACKNOWLEDGED):
         unused = still_unused(job.lake, batch)
         outcome = _delete(job, [file.path for file in unused])
         done = set(outcome.done)
@@ -131,6 +133,7 @@ def _delete(job: Job, paths: Sequence[str], *, listed: bool = False) -> DeleteOu
     outcomes = job.runner.run(
         partial(_delete_batch, job.settings.storage), tasks, f"{job.operation}: deleting"
     )
+    reach(FaultPoint.OBJECTS_DELETED)
     total = DeleteOutcome()
     for task, outcome in zip(tasks, outcomes, strict=True):
         if isinstance(outcome, LakeError):

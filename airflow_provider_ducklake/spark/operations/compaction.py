@@ -37,6 +37,7 @@ from airflow_provider_ducklake.spark.operations._job import (
     finished,
     first_error,
     parquet_options,
+    told_by,
 )
 from airflow_provider_ducklake.spark.operations._partitions import (
     can_sort,
@@ -249,7 +250,10 @@ def _run(job: Job, planned: _Planned, *, commits_merges: bool) -> TableResult:
     except LakeError:
         discard(job.lake, (file.path for file in files))
         raise
-    result = commit.value or plan.result()
+    result = commit.value
+    if result is None:  # an earlier try, taken for dead, has committed after all
+        discard(job.lake, (file.path for file in files))
+        return told_by(commit, plan.table.full_name)
     return replace(result, error=str(error)) if error else result
 
 

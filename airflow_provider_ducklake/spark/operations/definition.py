@@ -5,7 +5,12 @@ from __future__ import annotations
 import time
 
 from airflow_provider_ducklake.lake.columns import parse_columns
-from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.commit import CommitInfo
+from airflow_provider_ducklake.lake.errors import (
+    ConfigurationError,
+    NotFound,
+    UnsupportedCatalog,
+)
 from airflow_provider_ducklake.lake.inlined import count_live_rows
 from airflow_provider_ducklake.lake.instants import format_instant
 from airflow_provider_ducklake.lake.lake import Lake, LakeView
@@ -22,6 +27,7 @@ from airflow_provider_ducklake.spark.operations._job import Job, chosen_tables, 
 
 CREATE_LAKE_OPTIONS = ("encrypted", "if_not_exists")
 CREATE_TABLE_OPTIONS = ("columns", "partition_by", "sorted_by", "if_not_exists")
+_LAKE = "the lake"  # what stands in the commit key for no table
 INFO_OPTIONS: tuple[str, ...] = ()
 
 
@@ -30,6 +36,10 @@ def create_new_lake(job: Job) -> OperationResult:
     started = time.monotonic()
     location, storage = job.lake.location, job.settings.storage
     may_exist = bool(job.options.flag("if_not_exists"))
+    # Looked up first, as tables are.
+    if _is_made_by(job):
+        messages = (_created(job),)
+        return finished(job, started, 0, messages=messages, already_done=True)
     is_new = Lake.plan_creation(location, storage=storage, if_not_exists=may_exist)
     if not is_new:
         before = job.lake.head().snapshot_id
@@ -37,9 +47,33 @@ def create_new_lake(job: Job) -> OperationResult:
     if job.dry_run:
         return finished(job, started, 0, messages=(f"would create {job.lake}",))
     encrypted = bool(job.options.flag("encrypted"))
-    Lake.create(location, storage=storage, encrypted=encrypted, if_not_exists=may_exist)
-    messages = (f"created, with its data in {job.lake.data_path}",)
-    return finished(job, started, job.lake.head().snapshot_id, messages=messages)
+    Lake.create(
+        location, storage=storage, encrypted=encrypted, if_not_exists=may_exist, info=_info(job)
+    )
+    return finished(job, started, job.lake.head().snapshot_id, messages=(_created(job),))
+
+
+def _created(job: Job) -> str:
+    return f"created, with its data in {job.lake.data_path}"
+
+
+def _info(job: Job) -> CommitInfo:
+    """Return what is kept beside the first snapshot: with a key the words of this job, else none.
+
+    A lake that nobody will look for is as any other client makes it.
+    """
+    return job.info_for(_LAKE) if job.info.key else CommitInfo()
+
+
+def _is_made_by(job: Job) -> bool:
+    """Tell whether an earlier try of this job has created the lake."""
+    key = _info(job).key
+    if key is None or job.lake.location.catalog is not None:
+        return False
+    try:
+        return job.lake.find_commit(key) is not None
+    except (NotFound, UnsupportedCatalog):
+        return False  # there is no lake
 
 
 def create_new_table(job: Job) -> OperationResult:

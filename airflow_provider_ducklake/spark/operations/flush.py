@@ -27,6 +27,7 @@ from airflow_provider_ducklake.spark.operations._job import (
     finished,
     first_error,
     parquet_options,
+    told_by,
 )
 from airflow_provider_ducklake.spark.operations._partitions import can_sort
 
@@ -46,6 +47,9 @@ def flush_inlined_data(job: Job) -> OperationResult:
 def flush_table(job: Job, table: Table) -> TableResult:
     """Flush one table: its rows in one commit, its deletes of data files in another."""
     done = job.find_done(table.full_name)
+    deletes_done = job.find_done(_deletes_of(table))
+    if deletes_done is not None:
+        return deletes_done if done is None else _together(done, deletes_done)
     if done is None:
         with job.lake.view() as view:
             plan = plan_flush(
@@ -90,7 +94,10 @@ def _flush_rows(job: Job, plan: FlushPlan) -> TableResult:
     except LakeError:
         _discard(job, outputs)
         raise
-    return commit.value or plan.result()
+    if commit.value is None:  # an earlier try, taken for dead, has committed after all
+        _discard(job, outputs)
+        return told_by(commit, name)
+    return commit.value
 
 
 def _flush_deletes(job: Job, table: Table, so_far: TableResult) -> TableResult:
@@ -118,19 +125,31 @@ def _flush_deletes(job: Job, table: Table, so_far: TableResult) -> TableResult:
     try:
         if error is not None:
             raise error
-        info = job.info_for(f"{name} deletes")
+        info = job.info_for(_deletes_of(table))
         commit = commit_flushed_deletes(job.lake, plan, outputs, info)
     except CommitStateUnknown:
         raise
     except LakeError:
         discard(job.lake, (file.path for _, file in outputs))
         raise
+    done = commit.value
+    if done is None:  # an earlier try, taken for dead, has committed after all
+        discard(job.lake, (file.path for _, file in outputs))
+        done = told_by(commit, name)
+    return _together(replace(so_far, skipped=(*so_far.skipped, *plan.skipped)), done)
+
+
+def _deletes_of(table: Table) -> str:
+    """Return what stands in the key of the second commit."""
+    return f"{table.full_name} deletes"
+
+
+def _together(rows: TableResult, deletes: TableResult) -> TableResult:
     return replace(
-        so_far,
-        rows=so_far.rows + sum(file.delete_count for _, file in outputs),
-        files_out=so_far.files_out + len(outputs),
-        snapshot_id=commit.snapshot.snapshot_id,
-        skipped=(*so_far.skipped, *plan.skipped),
+        rows,
+        rows=rows.rows + deletes.rows,
+        files_out=rows.files_out + deletes.files_out,
+        snapshot_id=deletes.snapshot_id,
     )
 
 

@@ -21,7 +21,13 @@ from airflow_provider_ducklake.lake.model import Table, WrittenFile
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
 from airflow_provider_ducklake.lake.tables import is_planned
 from airflow_provider_ducklake.spark.operations._file_copy import copy_files
-from airflow_provider_ducklake.spark.operations._job import REPLANS, Job, discard, finished
+from airflow_provider_ducklake.spark.operations._job import (
+    REPLANS,
+    Job,
+    discard,
+    finished,
+    told_by,
+)
 from airflow_provider_ducklake.spark.operations._write_plan import (
     MODES,
     REPLACING,
@@ -171,8 +177,10 @@ def _commit(
     except LakeError:
         discard(lake, (file.path for file in files))
         raise
-    done = TableResult(planned.table.full_name, rows=rows, snapshot_id=commit.snapshot.snapshot_id)
-    return commit.value or done
+    if commit.value is None:  # an earlier try has committed
+        discard(lake, (file.path for file in files))
+        return told_by(commit, planned.table.full_name)
+    return commit.value
 
 
 def _require_empty(table: Table) -> Callable[[SnapshotWriter], None]:

@@ -18,7 +18,7 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.model import Table, WrittenFile
 from airflow_provider_ducklake.lake.registration import Registration, plan_registration
 from airflow_provider_ducklake.lake.results import OperationResult, Skipped, TableResult
-from airflow_provider_ducklake.spark.operations._job import Job, finished
+from airflow_provider_ducklake.spark.operations._job import Job, finished, told_by
 from airflow_provider_ducklake.spark.operations._source_files import (
     find_files,
     inspect_in_parallel,
@@ -111,9 +111,8 @@ def _commit(
 
     info = job.info_for(table.full_name)
     commit = append_files(job.lake, table, files, validate=still_new, info=info)
-    rows = sum(file.record_count for file in files)
-    result = commit.value or TableResult(table.full_name, rows=rows)
-    return replace(result, skipped=skipped, snapshot_id=commit.snapshot.snapshot_id)
+    result = commit.value or told_by(commit, table.full_name)
+    return replace(result, skipped=skipped)
 
 
 def _skipped(already: int, empty: int) -> tuple[Skipped, ...]:

@@ -34,6 +34,7 @@ from airflow_provider_ducklake.lake.results import OperationResult, TableResult
 from airflow_provider_ducklake.spark.operations._job import (
     REPLANS,
     Job,
+    all_told_by,
     discard,
     finished,
     first_error,
@@ -50,9 +51,9 @@ def restore(job: Job) -> OperationResult:
     started = time.monotonic()
     with job.lake.view() as view:
         before = view.head.snapshot_id
-    done = {name: job.find_done(name) for name in job.tables or (_LAKE,)}
-    if all(done.values()):
-        tables = [result for result in done.values() if result is not None]
+    done = {name: job.find_all_done(name) for name in job.tables or (_LAKE,)}
+    if all(results is not None for results in done.values()):
+        tables = [result for results in done.values() for result in results or ()]
         return finished(job, started, before, tables, already_done=True)
     with job.lake.view() as view:
         target = find_target(
@@ -68,7 +69,7 @@ def restore(job: Job) -> OperationResult:
     for name in job.tables:
         earlier = done[name]
         if earlier is not None:
-            results.append(earlier)
+            results += earlier
             continue
         try:
             results += _with_replans(job, target, name, messages)
@@ -129,7 +130,7 @@ def _restore(
         raise
     if commit.value is None:  # an earlier try had committed
         discard(job.lake, _written(outputs))
-        return (TableResult(name or _LAKE, snapshot_id=commit.snapshot.snapshot_id),)
+        return all_told_by(commit, name or _LAKE)
     return commit.value
 
 

@@ -47,7 +47,7 @@ from airflow_provider_ducklake.lake.upsert import (
     commit_upsert,
     upsert_result,
 )
-from airflow_provider_ducklake.spark.operations._job import discard, first_error
+from airflow_provider_ducklake.spark.operations._job import discard, first_error, told_by
 from airflow_provider_ducklake.spark.runner import Runner
 
 # Bytes of data files whose keys one task reads.
@@ -263,7 +263,7 @@ def _commit(work: Upsert, output: UpsertOutput, scratch: list[str]) -> TableResu
     if done.value is not None:
         return done.value
     discard(work.lake, output.paths)  # an earlier try had committed
-    return TableResult(work.plan.table.full_name, snapshot_id=done.snapshot.snapshot_id)
+    return told_by(done, work.plan.table.full_name)
 
 
 def _stamped(work: Upsert, output: UpsertOutput, scratch: list[str]) -> UpsertOutput:
