@@ -9,9 +9,16 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+import psycopg
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from psycopg.conninfo import make_conninfo
+from psycopg.sql import SQL
+
+from airflow_provider_ducklake.lake.store.cli import main as store
+from scripts.fill_landing import main as fill_landing
+from tests.support.postgres import running_postgres
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -239,3 +246,41 @@ def test_scripts_parse_and_may_be_run(script: str) -> None:
     path = DOCKER / script
     assert path.stat().st_mode & 0o111 == 0o111
     subprocess.run(["bash", "-n", str(path)], check=True, timeout=30)
+
+
+def test_the_store_is_made_by_the_role_of_the_lakes(
+    compose: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the first script gives the role `lake` is enough for what the second does as it."""
+    made = (DOCKER / "postgres-init.sh").read_text(encoding="utf-8")
+    rights = re.search(r"CREATE ROLE lake ([A-Z ]+) PASSWORD", made)
+    called = (DOCKER / "airflow-init.sh").read_text(encoding="utf-8")
+    assert rights
+    assert "lake.store init --root /lakes/store/" in called
+    environment = compose["services"]["scheduler"]["environment"]
+    fields = json.loads(VARIABLE.sub("", environment["AIRFLOW_CONN_DUCKLAKE_STORE"]))
+    assert f"host={fields['host']} dbname={fields['schema']} user={fields['login']}" in called
+    # A server of its own: the roles of a store are those of the whole server.
+    with running_postgres() as server:
+        with psycopg.connect(server.conninfo("postgres"), autocommit=True) as connection:
+            connection.execute(SQL("CREATE ROLE lake {}").format(SQL(rights[1])))
+            connection.execute("CREATE DATABASE lakes OWNER lake")
+        attach = f"ducklake:postgres:{make_conninfo(server.conninfo('lakes'), user='lake')}"
+        assert store(["init", "--root", "/lakes/store/", "--attach", attach]) == 0
+        assert store(["create", "acme", "--attach", attach]) == 0
+    assert "/lakes/store/acme/" in capsys.readouterr().out
+
+
+def test_the_landing_zone_is_filled_once(tmp_path: Path) -> None:
+    """Every file that an ingest DAG asks for is there, and what is there stays."""
+    settings = yaml.safe_load((ROOT / "dags" / "tenants.yaml").read_text(encoding="utf-8"))
+    fill_landing(tmp_path)
+    for tenant in settings["tenants"]:
+        for file in settings["defaults"]["dimensions"].values():
+            assert (tmp_path / tenant / file).is_file()
+        for folder in ("Q1", "Q2", "Q3", "Q4", "2013-12"):
+            assert list((tmp_path / tenant / "flights" / folder).glob("*.parquet"))
+    assert {path.name for path in tmp_path.iterdir()} == set(settings["tenants"])
+    (tmp_path / "EWR" / "planes.csv").write_text("changed")
+    fill_landing(tmp_path)
+    assert (tmp_path / "EWR" / "planes.csv").read_text() == "changed"

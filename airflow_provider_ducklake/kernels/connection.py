@@ -52,6 +52,21 @@ class KernelSettings:
     scratch_directory: str | None = None
 
 
+def memory_limit(text: str) -> str:
+    """Return a memory limit as it was given, when DuckDB takes it.
+
+    Raises:
+        ConfigurationError: It does not.
+    """
+    try:
+        duckdb.connect(":memory:", config={"memory_limit": text, "threads": "1"}).close()
+    except duckdb.Error as error:
+        raise ConfigurationError(
+            f"memory limit {text!r}: {detail(error)} (write it like 1GB or 512MiB)"
+        ) from None
+    return text
+
+
 @contextmanager
 def scratch(settings: KernelSettings) -> Iterator[str]:
     """Yield a fresh private local directory that is removed at exit, come what may.

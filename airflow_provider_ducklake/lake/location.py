@@ -127,10 +127,48 @@ class CatalogLocation:
             )
         if location.in_bucket:
             split_url(text)  # refuses what it does not know, and credentials
-            if metadata_schema:
-                raise ConfigurationError(
-                    f"metadata schema {metadata_schema!r}: SQLite has no schemas"
-                )
+        if kind == "sqlite" and metadata_schema not in (None, "", "main"):
+            raise ConfigurationError(f"metadata schema {metadata_schema!r}: SQLite has no schemas")
+        return location
+
+    @classmethod
+    def of_argument(
+        cls,
+        attach: str,
+        *,
+        argument: str = "--attach",
+        variable: str = PASSWORD_VARIABLE,
+        metadata_schema: str | None = None,
+        data_path: str | None = None,
+        catalog: str | None = None,
+    ) -> CatalogLocation:
+        """Parse an ATTACH string that stood on a command line, where it may hold no secret.
+
+        Args:
+            attach: As `parse` takes it.
+            argument: What the command line calls it.
+            variable: The variable of the environment that may hold the password instead.
+            metadata_schema: The METADATA_SCHEMA parameter.
+            data_path: The DATA_PATH parameter.
+            catalog: Name of a catalog in a shared store.
+
+        Raises:
+            ConfigurationError: As `parse` says, or there is a password or token in it.
+            UnsupportedCatalog: As `parse` says.
+        """
+        location = cls.parse(
+            attach, metadata_schema=metadata_schema, data_path=data_path, catalog=catalog
+        )
+        if location.password is not None:
+            others = (
+                ", a libpq password file (passfile=… or ~/.pgpass)"
+                if location.kind == "postgres"
+                else ""
+            )
+            raise ConfigurationError(
+                f"{argument} holds a password, which every user of this machine could read: take "
+                f"it out, and put it into the environment variable {variable}{others}"
+            )
         return location
 
     def _normalised(self, catalog: str | None) -> CatalogLocation:

@@ -44,21 +44,23 @@ def drop_schema(lake: Lake, name: str, *, info: CommitInfo | None = None) -> Com
 
     Raises:
         NotFound: There is none of that name.
-        ConfigurationError: It still has tables or views.
+        ConfigurationError: It still has tables, views or macros.
     """
     with lake.view() as view:
         base = view.head.snapshot_id
         schema = find_schema(read_schemas(view.session, base, view.data_path), name)
 
     def write(writer: SnapshotWriter) -> None:
-        for table in ("ducklake_table", "ducklake_view"):
+        for table in ("ducklake_table", "ducklake_view", "ducklake_macro"):
             count = writer.session.value(
                 "SELECT count(*) FROM {entries} WHERE schema_id = ? AND end_snapshot IS NULL",
                 (schema.schema_id,),
                 entries=table,
             )
             if count:
-                raise ConfigurationError(f"{lake}: schema {name!r} is not empty; drop its tables")
+                raise ConfigurationError(
+                    f"{lake}: schema {name!r} is not empty: drop what it holds"
+                )
         writer.session.execute(
             "UPDATE {ducklake_schema} SET end_snapshot = ? "
             "WHERE schema_id = ? AND end_snapshot IS NULL",

@@ -8,9 +8,10 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from airflow_provider_ducklake.kernels.connection import KernelSettings
+from airflow_provider_ducklake.kernels.connection import KernelSettings, memory_limit
 from airflow_provider_ducklake.lake.catalog_lock import working_on
 from airflow_provider_ducklake.lake.commit import CommitInfo
 from airflow_provider_ducklake.lake.errors import (
@@ -97,7 +98,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="how long to wait for another job on the catalog of --catalog-url",
     )
-    made.add_argument("--memory-limit", default="1GB", help="DuckDB memory of one task")
+    made.add_argument(
+        "--memory-limit",
+        type=memory_limit,
+        default="1GB",
+        help="DuckDB memory of one task, such as 1GB or 512MiB",
+    )
     return made
 
 
@@ -112,12 +118,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _options(given.option)
         require_writable(given.result_file, given.report_file)
         result_file = given.result_file
+        location = _location(given)
         check_options(given.operation, options)
         commit = _commit_info(given)
     except ConfigurationError as error:
         return _failed(error, result_file, WRONG_USAGE)
     try:
-        result = _run(given, options, commit)
+        result = _run(given, location, options, commit)
     except LakeError as error:
         return _failed(error, result_file)
     except KeyboardInterrupt:
@@ -129,19 +136,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(
-    given: argparse.Namespace, options: Mapping[str, str], commit: CommitInfo
+    given: argparse.Namespace,
+    location: CatalogLocation | None,
+    options: Mapping[str, str],
+    commit: CommitInfo,
 ) -> OperationResult:
-    if given.operation in WITHOUT_SPARK:
-        return _with_report(given, options, commit, LocalRunner(), {}, None)
-    from airflow_provider_ducklake.spark.session import open_context
+    from airflow_provider_ducklake.spark.session import is_submitted, open_context
 
+    # An application under spark-submit has its secrets in Spark's configuration, and a cluster
+    # takes one that never starts for a failed one.
+    if given.operation in WITHOUT_SPARK and not is_submitted():
+        return _with_report(given, location, options, commit, LocalRunner(), {}, None)
     with open_context(f"ducklake {given.operation}", given.master) as context:
         conf = dict(context.getConf().getAll())
-        return _with_report(given, options, commit, SparkRunner(context), conf, context)
+        runner = SparkRunner(context)
+        return _with_report(given, location, options, commit, runner, conf, context)
 
 
 def _with_report(
     given: argparse.Namespace,
+    location: CatalogLocation | None,
     options: Mapping[str, str],
     commit: CommitInfo,
     runner: Runner,
@@ -171,7 +185,7 @@ def _with_report(
         )
 
     try:
-        with working_on(given.operation), _lake(given, options, secrets) as lake:
+        with working_on(given.operation), _lake(given, location, options, secrets) as lake:
             return run_operation(
                 given.operation,
                 lake,
@@ -192,21 +206,16 @@ def _with_report(
 
 @contextmanager
 def _lake(
-    given: argparse.Namespace, options: Mapping[str, str], secrets: Secrets
+    given: argparse.Namespace,
+    location: CatalogLocation | None,
+    options: Mapping[str, str],
+    secrets: Secrets,
 ) -> Iterator[Lake]:
     """Open the lake; a catalog in a bucket is fetched, and put back after."""
     storage = secrets.storage
-    if given.catalog_url is None:
-        location = CatalogLocation.parse(
-            given.attach,
-            metadata_schema=given.metadata_schema,
-            data_path=given.data_path,
-            password=secrets.password,
-        )
-        yield Lake.open(location, storage=storage)
+    if location is not None:
+        yield Lake.open(replace(location, password=secrets.password), storage=storage)
         return
-    if given.metadata_schema:
-        raise ConfigurationError("--metadata-schema: a SQLite catalog in a bucket has no schemas")
     with (
         terminated_as_interrupt(),
         checked_out(
@@ -246,6 +255,17 @@ def _as_they_are(given: argparse.Namespace, options: Mapping[str, str]) -> bool:
     from airflow_provider_ducklake.spark.dataframes import format_of
 
     return format_of(given.source, given.format) == "parquet"
+
+
+def _location(given: argparse.Namespace) -> CatalogLocation | None:
+    """Return where the catalog is; None for one that has to be fetched from a bucket first."""
+    if given.attach is not None:
+        return CatalogLocation.of_argument(
+            given.attach, metadata_schema=given.metadata_schema, data_path=given.data_path
+        )
+    if given.metadata_schema:
+        raise ConfigurationError("--metadata-schema: a SQLite catalog in a bucket has no schemas")
+    return None
 
 
 def _options(given: Sequence[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from airflow_provider_ducklake.kernels.upsert_source import stage
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.errors import BadInput, ConfigurationError, LakeError
 from airflow_provider_ducklake.lake.model import WrittenFile
-from airflow_provider_ducklake.spark.failures import cause_of
+from airflow_provider_ducklake.spark.failures import cause_of, hint_for
 from airflow_provider_ducklake.spark.runner import error_named
 from airflow_provider_ducklake.spark.schema import ColumnMatch, quote_name, spark_type
 
@@ -62,7 +62,9 @@ def read_source(
             data.createOrReplaceTempView("source")
         return spark.sql(sql)
     except (PySparkException, Py4JJavaError) as error:
-        raise BadInput(f"{_named(sources)} cannot be read: {cause_of(error)}") from error
+        raise BadInput(
+            f"{_named(sources)} cannot be read: {cause_of(error)}{hint_for(sources)}"
+        ) from error
 
 
 def _named(sources: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 _MOST: Final = 500  # characters
@@ -28,6 +29,12 @@ def cause_of(error: Exception) -> str:
     innermost = next((line for line in reversed(lines) if " " in line), lines[-1])
     named = next((line for line in lines if line.startswith("[")), innermost)
     return (named if innermost in named else f"{named} ({innermost})")[:_MOST]
+
+
+def hint_for(sources: Sequence[str]) -> str:
+    """Return what to add about sources that are not there: some people put several into one."""
+    several = any("," in source for source in sources)
+    return " (a comma is part of a path: give --source once for each)" if several else ""
 
 
 def _messages(error: Exception) -> list[str]:

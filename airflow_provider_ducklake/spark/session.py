@@ -59,7 +59,7 @@ def open_context(name: str, master: str | None = None) -> Iterator[SparkContext]
 
     _log_quietly()
     conf = SparkConf()
-    if not _is_submitted():
+    if not is_submitted():
         # spark-submit has said both already, in a place this object does not read.
         conf.setMaster(master or "local[*]").setAppName(name)
     for key, value in _SETTINGS.items():
@@ -110,7 +110,7 @@ def _silence(context: SparkContext) -> None:
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
 
 
-def _is_submitted() -> bool:
+def is_submitted() -> bool:
     """Tell whether spark-submit started this process, so that a JVM is waiting for it."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
@@ -122,7 +122,7 @@ def _leave_with_parent() -> None:
     would leave a driver behind that goes on to commit.
     """
     parent = os.getppid()
-    if not _is_submitted():
+    if not is_submitted():
         return
 
     def watch() -> None:

@@ -1,4 +1,8 @@
-"""Life after an operation: a stock client goes on, and our operations work on what it did."""
+"""Life after an operation: a stock client goes on, and our operations work on what it did.
+
+It costs more than most of what it follows. So the tests of an operation end with it where they
+leave a table in a state that no other one leaves it in.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,6 @@ def test_registered_once(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
         assert sum(skipped.count for skipped in table.skipped) == 1
     assert judge.model.head == head, "nothing new makes no snapshot"
     require_refusal(judge, [one], "one.parquet", "on_duplicate", on_duplicate="error")
-    life_goes_on(judge, "main.t")
 
 
 def test_half_registered_batch(judge: Judge) -> None:
@@ -46,7 +45,6 @@ def test_half_registered_batch(judge: Judge) -> None:
     result = judge.add_files("main.t", [pattern, files[3]], [(2,), (3,), (4,)])
     assert result.tables[0].files_out == 3
     assert judge.model.head == head + 1
-    life_goes_on(judge, "main.t")
 
 
 def test_mappings_of_two_writers(judge: Judge) -> None:
@@ -87,7 +85,6 @@ def test_retired_file(judge: Judge) -> None:
     require_refusal(judge, files[1:], "1.parquet")
     copy = shutil.copy(files[0], judge.lake.directory / "raw" / "copy.parquet")
     judge.add_files("main.t", [str(copy)], [(0,)])
-    life_goes_on(judge, "main.t")
 
 
 def test_missing_and_extra_columns(judge: Judge) -> None:
@@ -118,7 +115,6 @@ def test_missing_struct_field(judge: Judge) -> None:
     path = write_arrow(judge, "s.parquet", table)
     require_refusal(judge, [path], "s.parquet", "b")
     judge.add_files("main.t", [path], [(1, {"a": 5, "b": None})], allow_missing=True)
-    life_goes_on(judge, "main.t")
 
 
 def test_rules_of_the_table(judge: Judge) -> None:
@@ -160,7 +156,6 @@ def test_path_against_content(judge: Judge) -> None:
     judge.add_files("main.t", [foreign], [(3, 7)])
     for k in (5, 6, 7):
         judge.check_counts("main.t", {f"k = {k}": 1})
-    life_goes_on(judge, "main.t")
 
 
 def test_partition_value_from_the_data(judge: Judge) -> None:

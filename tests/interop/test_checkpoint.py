@@ -38,7 +38,6 @@ def test_all_of_it(judge: Judge) -> None:
     assert len(live_files(catalog, "u")) == 1
     assert not [row for row in catalog["ducklake_delete_file"] if row["end_snapshot"] is None]
     life_goes_on(judge, "main.t")
-    life_goes_on(judge, "main.u")
 
 
 def test_with_expiry(judge: Judge) -> None:
@@ -83,7 +82,6 @@ def test_a_step_that_fails(judge: Judge) -> None:
     assert [table.table for table in result.tables] == ["main.u", "main.u"], "flushed, then merged"
     shutil.rmtree(stuck)
     judge.upkeep("checkpoint")
-    life_goes_on(judge, "main.u")
 
 
 @pytest.mark.parametrize("lake_factory", ["sqlite", "store"], indirect=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import duckdb
 import pytest
 
 from airflow_provider_ducklake.lake.commit import CommitInfo
-from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
+from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError, NotFound
 from airflow_provider_ducklake.lake.lake import Lake
+from airflow_provider_ducklake.lake.schemas import create_schema, drop_schema
 from airflow_provider_ducklake.spark.operations import run_operation
 from airflow_provider_ducklake.spark.report import render
 from airflow_provider_ducklake.spark.runner import LocalRunner
@@ -71,7 +73,6 @@ def test_relative_data_path(
     assert Lake.open(lake_under_test.location).data_path == lake_under_test.data_path
     judge = Judge(lake_under_test)
     judge.create_table("main.t", {"id": "INTEGER"})
-    life_goes_on(judge, "main.t")
     judge.close()
     assert lake_under_test.stored_files()
 
@@ -100,6 +101,35 @@ def test_same_catalog_as_the_references(lake_factory: LakeFactory) -> None:
     assert keys["encrypted"] == other_keys["encrypted"]
     for lake in (ours, theirs):
         lake_factory.remove(lake)
+
+
+def test_schema_made_and_dropped_by_us(judge: Judge) -> None:
+    """A schema of ours holds what the reference makes in it, and goes only when it is empty."""
+    lake = judge.operations.open()
+    create_schema(lake, "Neu")
+    judge.accept({})
+    run = judge.client.sql
+    contents = {
+        "TABLE": "CREATE TABLE neu.t (i INTEGER)",
+        "VIEW": "CREATE VIEW neu.t AS SELECT 1 AS i",
+        "MACRO": "CREATE MACRO neu.t() AS 1",
+    }
+    for kind, create in contents.items():
+        run(create)
+        judge.accept({"Neu.t": ModelTable(("i",))} if kind == "TABLE" else {})
+        judge.client.make_way()
+        with pytest.raises(ConfigurationError, match="'NEU' is not empty"):
+            drop_schema(lake, "NEU")
+        run(f"DROP {kind} neu.t")
+        judge.accept({"Neu.t": None} if kind == "TABLE" else {})
+    judge.client.make_way()
+    drop_schema(lake, "neu")
+    judge.accept({})
+    with pytest.raises(duckdb.Error, match="not found"):
+        run("CREATE TABLE neu.t (i INTEGER)")
+    judge.client.make_way()
+    with pytest.raises(NotFound, match="there is no schema 'neu'"):
+        drop_schema(lake, "neu")
 
 
 def test_table_made_by_us(judge: Judge) -> None:
@@ -187,7 +217,6 @@ def test_schema_made_with_its_table(judge: Judge) -> None:
     judge.operations.run("create_table", "neu.u", columns="id int64", sorted_by="id")
     judge.accept({"Neu.u": ModelTable(("id",))})
     judge.insert_values("Neu.u", (1,))
-    life_goes_on(judge, "Neu.t")
 
 
 def _bare(kind: str) -> str:

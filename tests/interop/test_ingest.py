@@ -82,7 +82,6 @@ def test_sorted_table(judge: Judge) -> None:
     (path,) = judge.lake.stored_files()
     values = pq.read_table(judge.lake.data_path + path, columns=["v"]).column("v").to_pylist()
     assert values == sorted(values, reverse=True)
-    life_goes_on(judge, "main.t")
 
 
 def test_target_file_size(judge: Judge) -> None:
@@ -133,7 +132,6 @@ def test_columns_by_name(judge: Judge) -> None:
             judge.operations.ingest("main.t", table.to_batches())
     assert judge.fingerprint() == before
     assert not judge.unreferenced_files()
-    life_goes_on(judge, "main.t")
 
 
 def test_no_rows_no_snapshot(judge: Judge) -> None:

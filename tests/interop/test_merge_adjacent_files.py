@@ -122,7 +122,6 @@ def test_files_from_two_staging_directories(files_only: Judge) -> None:
     assert merged["partition_id"] is not None
     scheduled = {row["path"] for row in catalog["ducklake_files_scheduled_for_deletion"]}
     assert set(sources) <= scheduled
-    life_goes_on(judge, "main.t")
 
 
 def test_schema_changes_between_the_files(files_only: Judge) -> None:
@@ -185,7 +184,6 @@ def test_bounded_work_drains(files_only: Judge) -> None:
     (idle,) = judge.upkeep(MERGE, "main.t", max_compacted_files=5).tables
     assert (idle.files_in, idle.files_out, idle.remaining, idle.snapshot_id) == (0, 0, 0, None)
     assert judge.model.head == head
-    life_goes_on(judge, "main.t")
 
 
 def test_size_tiers(files_only: Judge) -> None:
@@ -231,7 +229,6 @@ def test_files_of_expired_snapshots(files_only: Judge) -> None:
     head = judge.model.head
     judge.upkeep(MERGE)
     assert judge.model.head == head
-    life_goes_on(judge, "main.t")
 
 
 def test_output_obeys_the_options(files_only: Judge) -> None:
@@ -257,7 +254,6 @@ def test_output_obeys_the_options(files_only: Judge) -> None:
     assert values == sorted(values, reverse=True)
     assert max(group.num_rows for group in groups) <= 2048
     assert {group.column(0).compression for group in groups} == {"ZSTD"}
-    life_goes_on(judge, "main.t")
 
 
 def test_only_the_partition_asked_for(files_only: Judge) -> None:

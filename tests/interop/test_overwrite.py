@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import CommitConflict, ConfigurationError
 from tests.interop.judge import Judge
+from tests.support.lakes import on_every_kind
 
 NEW: Final = pa.table({"id": pa.array([7, 8], pa.int32()), "k": pa.array([1, 1], pa.int32())})
 ACTS: Final = {
@@ -39,7 +40,7 @@ def partitioned(judge: Judge) -> Judge:
 
 
 @pytest.mark.parametrize("mode", ["overwrite", "overwrite_partitions"])
-@pytest.mark.parametrize("act", ACTS)
+@on_every_kind(("act",), [(act,) for act in ACTS], everywhere=("insert",))
 def test_rows_written_meanwhile_stay(partitioned: Judge, mode: str, act: str) -> None:
     """The overwrite is refused, its files are gone, and all rows are as the others left them."""
     judge = partitioned

@@ -76,12 +76,12 @@ def test_threshold_counts_distinct_rows(judge: Judge) -> None:
     assert judge.model.head == head, "a file without deletes is not rewritten, even at 0"
 
 
-@pytest.mark.parametrize("threshold", ["-1", "1.5", "nan", "much"])
-def test_impossible_thresholds(judge: Judge, threshold: str) -> None:
+def test_impossible_thresholds(judge: Judge) -> None:
     """RW-02: a threshold outside 0 to 1 is refused before any work."""
     judge.create_table("main.t", {"id": "INTEGER"})
-    with pytest.raises(ConfigurationError, match="delete_threshold"):
-        judge.operations.run(REWRITE, delete_threshold=threshold)
+    for threshold in ("-1", "1.5", "nan", "much"):
+        with pytest.raises(ConfigurationError, match="delete_threshold"):
+            judge.operations.run(REWRITE, delete_threshold=threshold)
 
 
 @pytest.mark.parametrize("inlining", [0, 10])
@@ -102,7 +102,6 @@ def test_nothing_left(judge: Judge, inlining: int) -> None:
     head = judge.model.head
     judge.upkeep(REWRITE)
     assert judge.model.head == head
-    life_goes_on(judge, "main.t")
 
 
 def test_old_versions_keep_their_files(judge: Judge) -> None:

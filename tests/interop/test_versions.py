@@ -50,13 +50,18 @@ def _restore(judge: Judge) -> None:
         judge.change_catalog(statement)
 
 
-@pytest.mark.parametrize("version", OTHERS)
-def test_other_versions(judge: Judge, version: str) -> None:
+def test_other_versions(judge: Judge) -> None:
     """CT-01: every operation says what it found and what it supports, and writes nothing."""
-    if judge.lake.kind == "store" and version == "1.0 and 1.0":
-        pytest.skip("a store keeps one row for each option")
     _fill(judge)
-    judge.change_catalog(OTHERS[version])
+    for version in OTHERS:
+        # A store keeps one row for each option.
+        if judge.lake.kind != "store" or version != "1.0 and 1.0":
+            judge.change_catalog(OTHERS[version])
+            _refused(judge, version)
+            _restore(judge)
+
+
+def _refused(judge: Judge, version: str) -> None:
     before = judge.fingerprint(), judge.lake.stored_files()
     for operation, options in OPERATIONS.items():
         with pytest.raises(UnsupportedCatalog) as refusal:
@@ -68,7 +73,6 @@ def test_other_versions(judge: Judge, version: str) -> None:
             "main.t", arrow_table({"id": "INTEGER"}, pairs([(3,)])).to_batches()
         )
     assert (judge.fingerprint(), judge.lake.stored_files()) == before
-    _restore(judge)
 
 
 def test_upgraded_while_we_work(judge: Judge) -> None:

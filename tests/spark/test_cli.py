@@ -18,6 +18,8 @@ from airflow_provider_ducklake.spark.cli import main
 from airflow_provider_ducklake.spark.operations import OPERATIONS, only_reads
 from tests.support.lakes import LakeUnderTest, catalog_fingerprint
 
+_WITH_PASSWORD = "host=127.0.0.1 port=1 user=x password=geheim"
+
 Lakes = tuple[Lake, LakeUnderTest]
 
 
@@ -40,6 +42,11 @@ def test_help_names_every_operation(capsys: pytest.CaptureFixture[str]) -> None:
         (["info", "--attach", "ducklake:x", "--option", "verbose=1"], "unknown option"),
         (["info", "--attach", "ducklake:x", "--extra-info", "["], "JSON object"),
         (["info", "--attach", "ducklake:x", "--extra-info", "1"], "JSON object"),
+        (["info", "--attach", "ducklake:oracle:x"], "catalog of type 'oracle'"),
+        (["info", "--attach", "ducklake:sqlite:x", "--metadata-schema", "s"], "SQLite has no"),
+        (["info", "--attach", "ducklake:x.db", "--memory-limit", "viel"], "memory limit 'viel'"),
+        (["info", "--attach", f"ducklake:postgres:{_WITH_PASSWORD}"], "DUCKLAKE_CATALOG_PASSWORD"),
+        (["info", "--attach", "ducklake:md:lake?motherduck_token=geheim"], "holds a password"),
     ],
 )
 def test_wrong_usage_ends_with_two(
@@ -49,6 +56,7 @@ def test_wrong_usage_ends_with_two(
     shown = capsys.readouterr().err
     assert message in shown
     assert "Traceback" not in shown
+    assert "geheim" not in shown
 
 
 def test_wrong_usage_is_in_the_result_file_too(tmp_path: Path) -> None:
@@ -112,6 +120,18 @@ def test_a_lake_and_a_table_are_created_and_described(
     assert result.counts == {"snapshots": 2, "tables": 1, "files_scheduled_for_deletion": 0}
     assert main(["info", *attach]) == 0
     assert "main.t: 0 rows, 0 files of 0 B, 0 deleted rows" in capsys.readouterr().out
+
+
+def test_under_spark_submit_every_operation_is_an_application(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Secrets may be in Spark's configuration then, and a cluster waits for the application."""
+    attach = ["--attach", f"ducklake:sqlite:{tmp_path}/c.sqlite"]
+    assert main(["create_lake", *attach, "--data-path", f"{tmp_path}/data"]) == 0
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setenv("PYSPARK_GATEWAY_SECRET", "x")
+    assert main(["info", *attach]) == 1
+    assert "Spark does not start" in capsys.readouterr().err
 
 
 def test_a_dry_run_creates_nothing(tmp_path: Path) -> None:
@@ -189,7 +209,6 @@ def test_catalogs_that_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixt
         f"ducklake:duckdb:{text}": "UnsupportedCatalog",
         f"ducklake:sqlite:{empty}": "UnsupportedCatalog",
         "ducklake:postgres:host=127.0.0.1 port=9 dbname=x": "CatalogUnavailable",
-        "ducklake:mysql:host=x": "UnsupportedCatalog",
     }
     for attach, message in cases.items():
         assert message in failure(["info", "--attach", attach], capsys)

@@ -97,6 +97,25 @@ def test_a_password_does_not_show(
     assert "geheim" not in err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("status", "--attach=ducklake:postgres:host=h password=geheim"), "--attach holds a pass"),
+        (
+            ("import", "a", "postgres:host=h password=geheim", "--attach=ducklake:postgres:host=h"),
+            "the source holds a password",
+        ),
+    ],
+)
+def test_a_password_is_no_argument(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    status, _, err = run(capsys, *arguments)
+    assert status in (1, 2)
+    assert message in err
+    assert "geheim" not in err
+
+
 @pytest.mark.parametrize("arguments", [(), ("frobnicate",), ("create",), ("init", "--attach=x")])
 def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
     assert run(capsys, *arguments)[0] == 2

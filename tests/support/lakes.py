@@ -7,7 +7,7 @@ import itertools
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -27,6 +27,25 @@ from tests.support.reference import ReferenceClient
 # The fourth is a catalog of a shared store in PostgreSQL.
 LakeKind = Literal["sqlite", "duckdb", "postgres", "store"]
 KINDS: Final[tuple[LakeKind, ...]] = ("sqlite", "duckdb", "postgres", "store")
+
+
+def on_every_kind(
+    names: Sequence[str], cases: Sequence[tuple[object, ...]], everywhere: tuple[object, ...]
+) -> pytest.MarkDecorator:
+    """Return the parameters of a test whose cases have little to do with the kind of lake.
+
+    Args:
+        names: Arguments of the test, besides the lake.
+        cases: Their values; all are tried on SQLite.
+        everywhere: The one of them that is tried on the other kinds too.
+    """
+    first, *others = KINDS
+    return pytest.mark.parametrize(
+        ("lake_factory", *names),
+        [*((first, *case) for case in cases), *((kind, *everywhere) for kind in others)],
+        indirect=["lake_factory"],
+    )
+
 
 # Table name -> its rows, each a dictionary, in a stable order.
 CatalogRows: TypeAlias = dict[str, list[dict[str, Any]]]

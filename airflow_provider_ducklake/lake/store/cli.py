@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from airflow_provider_ducklake.lake.errors import LakeError
@@ -78,12 +79,14 @@ def _purge(store: CatalogStore, given: argparse.Namespace) -> Result:
 def _import(store: CatalogStore, given: argparse.Namespace) -> Result:
     from airflow_provider_ducklake.lake.transfer.into_store import import_catalog
 
-    source = CatalogLocation.parse(
+    source = CatalogLocation.of_argument(
         given.source,
+        argument="the source",
+        variable=SOURCE_PASSWORD_VARIABLE,
         metadata_schema=given.source_schema,
         data_path=given.source_data_path,
-        password=os.environ.get(SOURCE_PASSWORD_VARIABLE),
     )
+    source = replace(source, password=os.environ.get(SOURCE_PASSWORD_VARIABLE))
     return import_catalog(
         store,
         source,
@@ -98,8 +101,8 @@ def _export(store: CatalogStore, given: argparse.Namespace) -> Result:
     from airflow_provider_ducklake.lake.lake import Lake
     from airflow_provider_ducklake.lake.transfer.export import export_catalog
 
-    password = os.environ.get(PASSWORD_VARIABLE)
-    location = CatalogLocation.parse(given.attach, password=password, catalog=given.name)
+    location = CatalogLocation.of_argument(given.attach, catalog=given.name)
+    location = replace(location, password=os.environ.get(PASSWORD_VARIABLE))
     target = CatalogLocation.parse(given.target)
     return export_catalog(
         Lake.open(location),
@@ -211,15 +214,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as leave:
         return WRONG_USAGE if leave.code else DONE
     try:
-        password = os.environ.get(PASSWORD_VARIABLE)
-        with CatalogStore.at(CatalogLocation.parse(given.attach, password=password)) as store:
+        location = CatalogLocation.of_argument(given.attach)
+    except LakeError as error:
+        return _failed("wrong usage", error, WRONG_USAGE)
+    try:
+        location = replace(location, password=os.environ.get(PASSWORD_VARIABLE))
+        with CatalogStore.at(location) as store:
             result = VERBS[given.verb][0](store, given)
     except LakeError as error:
-        message = " ".join(str(error).split())
-        print(f"ducklake: ERROR {type(error).__name__}: {message}", file=sys.stderr)
-        return FAILED
+        return _failed(f"ERROR {type(error).__name__}", error, FAILED)
     sys.stdout.write((json.dumps(result) if given.json else "\n".join(_lines(result))) + "\n")
     return DONE
+
+
+def _failed(how: str, error: LakeError, status: int) -> int:
+    print(f"ducklake: {how}: {' '.join(str(error).split())}", file=sys.stderr)
+    return status
 
 
 def _lines(result: Result) -> Iterable[str]:

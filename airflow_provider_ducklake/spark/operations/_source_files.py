@@ -10,6 +10,7 @@ from airflow_provider_ducklake.kernels.register import inspect_all
 from airflow_provider_ducklake.kernels.tasks import RegisterTask
 from airflow_provider_ducklake.lake.errors import BadInput, ConfigurationError, LakeError
 from airflow_provider_ducklake.lake.model import WrittenFile
+from airflow_provider_ducklake.spark.failures import hint_for
 from airflow_provider_ducklake.spark.operations._job import Job
 from airflow_provider_ducklake.storage import open_store
 
@@ -28,7 +29,9 @@ def find_files(job: Job) -> list[str]:
     for source in job.sources:
         matches = open_store(source, job.settings.storage).glob(source)
         if not matches:
-            raise BadInput(f"no Parquet file matches {source!r}: check the path")
+            raise BadInput(
+                f"no Parquet file matches {source!r}: check the path{hint_for([source])}"
+            )
         paths += matches
     return paths
 
