@@ -72,7 +72,9 @@ def test_relative_data_path(
     monkeypatch.chdir(lake_under_test.directory / "elsewhere")
     assert Lake.open(lake_under_test.location).data_path == lake_under_test.data_path
     judge = Judge(lake_under_test)
+    judge.client.set_option("data_inlining_row_limit", 0)
     judge.create_table("main.t", {"id": "INTEGER"})
+    judge.insert_values("main.t", (1,), (2,))
     judge.close()
     assert lake_under_test.stored_files()
 
@@ -106,6 +108,7 @@ def test_same_catalog_as_the_references(lake_factory: LakeFactory) -> None:
 def test_schema_made_and_dropped_by_us(judge: Judge) -> None:
     """A schema of ours holds what the reference makes in it, and goes only when it is empty."""
     lake = judge.operations.open()
+    judge.client.make_way()
     create_schema(lake, "Neu")
     judge.accept({})
     run = judge.client.sql
