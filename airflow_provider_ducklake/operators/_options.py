@@ -29,6 +29,7 @@ BOUNDS: Final = frozenset(
         "delete_older_than",
         "max_fraction",
         "partition",
+        "quarantine",
     }
 )
 # Turns an argument's value into the option's text; the second parameter is the argument's name.

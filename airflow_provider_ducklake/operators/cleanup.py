@@ -56,6 +56,8 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeSparkOperator):
         cleanup_all: All of them, however young; needs `force`.
         force: Allow what goes below the safe age.
         max_fraction: Refuse when more than this share of the files (0 to 1) would go.
+        quarantine: Folder or bucket outside the data path to which they are moved, into a folder
+            of the run's time, instead of being deleted.
         **kwargs: See `DuckLakeSparkOperator`.
     """
 
@@ -65,6 +67,7 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeSparkOperator):
         "cleanup_all": _options.boolean,
         "force": _options.boolean,
         "max_fraction": _options.fraction,
+        "quarantine": _options.text,
     }
     template_fields: Sequence[str] = (*DuckLakeSparkOperator.template_fields, *options)
 
@@ -75,6 +78,7 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeSparkOperator):
         cleanup_all: bool | str | None = None,
         force: bool | str | None = None,
         max_fraction: float | str | None = None,
+        quarantine: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -82,3 +86,4 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeSparkOperator):
         self.cleanup_all = cleanup_all
         self.force = force
         self.max_fraction = max_fraction
+        self.quarantine = quarantine

@@ -12,7 +12,7 @@ from airflow_provider_ducklake.lake.results import OperationResult, TableResult
 from tests.interop.catalog import catalog_faults, change_catalog, unreferenced_files
 from tests.interop.operations import Operations
 from tests.interop.palette import Pair, arrow_table, pairs
-from tests.interop.questions import questions
+from tests.interop.questions import questions, telling_states
 from tests.support.lakes import CatalogRows, LakeUnderTest, catalog_fingerprint, catalog_rows
 from tests.support.model import ModelLake, ModelTable, Predicate, Record
 from tests.support.reference import Rows, normalise_row
@@ -304,8 +304,7 @@ class Judge:
         """Ask what a client may answer, or leave out, by statistics alone.
 
         Bounds that are too narrow hide rows of older snapshots from a filter; bounds taken for
-        exact give the least and greatest value of rows that are no longer there. Such statistics
-        are the table's: the oldest kept snapshot that shows rows and the newest tell.
+        exact give the least and greatest value of rows that are no longer there.
 
         Args:
             *tables: The only tables to look in; none means all.
@@ -313,25 +312,19 @@ class Judge:
                 itself where it inserted and deleted in one transaction.
         """
         confusing = self.client.columns_of_changed_type()
-        filled: dict[str, list[tuple[int, ModelTable]]] = {}
-        for snapshot in self.model.kept:
-            for name, table in self.model.tables_at(snapshot).items():
-                if table.rows and (not tables or name in tables):
-                    filled.setdefault(name, []).append((snapshot, table))
-        for name, states in filled.items():
-            for snapshot, table in dict((states[0], states[-1])).items():
-                asked_of = tuple(questions(table, confusing, extremes=extremes))
-                if not asked_of:
-                    continue
-                asked = [
-                    f"(SELECT {what} FROM {name} AT (VERSION => {snapshot}) WHERE {where})"
-                    for what, where, _, _ in asked_of
-                ]
-                values = [value for _, _, values, _ in asked_of for value in values]
-                (answers,) = self.client.sql(f"SELECT {', '.join(asked)}", values)
-                for (*question, expected), answer in zip(asked_of, answers, strict=True):
-                    text = f"{question} of {name} at snapshot {snapshot}"
-                    assert answer == expected, self.message(text, (expected, answer))
+        for name, snapshot, table in telling_states(self.model):
+            asked_of = tuple(questions(table, confusing, extremes=extremes))
+            if (tables and name not in tables) or not asked_of:
+                continue
+            asked = [
+                f"(SELECT {what} FROM {name} AT (VERSION => {snapshot}) WHERE {where})"
+                for what, where, _, _ in asked_of
+            ]
+            values = [value for _, _, values, _ in asked_of for value in values]
+            (answers,) = self.client.sql(f"SELECT {', '.join(asked)}", values)
+            for (*question, expected), answer in zip(asked_of, answers, strict=True):
+                text = f"{question} of {name} at snapshot {snapshot}"
+                assert answer == expected, self.message(text, (expected, answer))
 
     def check_counts(self, table: str, filters: Mapping[str, int]) -> None:
         """Compare how many rows of the newest snapshot each filter finds."""

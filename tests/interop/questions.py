@@ -7,7 +7,22 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
-from tests.support.model import ModelTable
+from tests.support.model import ModelLake, ModelTable
+
+
+def telling_states(model: ModelLake) -> Iterator[tuple[str, int, ModelTable]]:
+    """Yield name, snapshot and rows of each table at the oldest snapshot with rows, and the newest.
+
+    Such statistics are the table's, whatever snapshot is asked: no snapshot between tells more.
+    """
+    filled: dict[str, list[tuple[int, ModelTable]]] = {}
+    for snapshot in model.kept:
+        for name, table in model.tables_at(snapshot).items():
+            if table.rows:
+                filled.setdefault(name, []).append((snapshot, table))
+    for name, states in filled.items():
+        for snapshot, table in dict((states[0], states[-1])).items():
+            yield name, snapshot, table
 
 
 def questions(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +13,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from airflow_provider_ducklake.lake.errors import LakeError, SafetyRefusal, StorageError
+from airflow_provider_ducklake.lake.errors import (
+    ConfigurationError,
+    LakeError,
+    SafetyRefusal,
+    StorageError,
+)
 from airflow_provider_ducklake.spark.runner import LocalRunner
 from tests.interop.aftermath import life_goes_on
 from tests.interop.interference import Interference
@@ -241,3 +247,38 @@ def test_what_is_no_data_file_stays(judge: Judge) -> None:
 def test_empty_lake(judge: Judge) -> None:
     """OR-05: a lake without a single file is swept without complaint."""
     assert judge.upkeep(SWEEP, **EVERYTHING).counts["files_deleted"] == 0
+
+
+def test_orphans_move_to_a_quarantine(judge: Judge) -> None:
+    """They are there whole, by the time of the run; a place among the data is refused."""
+    _fill(judge)
+    stored = judge.lake.stored_files()
+    orphan = _orphan(judge.lake, "k=1/lost.parquet")
+    content = orphan.read_bytes()
+    for place in (judge.lake.data_path, f"{judge.lake.data_path}lost", str(judge.lake.directory)):
+        with pytest.raises(ConfigurationError, match="share a root"):
+            judge.operations.run(SWEEP, quarantine=place, **EVERYTHING)
+    place = judge.lake.directory / "lost"
+    planned = judge.dry_run(SWEEP, quarantine=str(place), **EVERYTHING)
+    assert not place.exists()
+    for _ in range(2):
+        result = judge.upkeep(SWEEP, quarantine=str(place), **EVERYTHING)
+        assert planned.counts["files_quarantined"] == result.counts["files_quarantined"] == 1
+        assert result.counts["bytes_quarantined"] == len(content)
+        assert judge.lake.stored_files() == stored
+        (folder,) = re.findall(r"orphans go to (\S+)", " ".join(result.messages))
+        assert Path(folder, "k=1", "lost.parquet").read_bytes() == content
+        _orphan(judge.lake, "k=1/lost.parquet")
+    assert len(list(place.iterdir())) == 2
+
+
+def test_what_cannot_be_moved_stays(judge: Judge) -> None:
+    """An orphan is deleted only when its copy has arrived."""
+    _fill(judge)
+    orphan = _orphan(judge.lake)
+    place = judge.lake.directory / "lost"
+    place.write_text("a file is in the way")
+    with pytest.raises(StorageError, match="lost"):
+        judge.operations.run(SWEEP, quarantine=str(place), **EVERYTHING)
+    assert orphan.exists()
+    judge.check()

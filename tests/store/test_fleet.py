@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from psycopg import sql
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.lake.store.fleet import CatalogWork, FleetPlan, plan_fleet
 from airflow_provider_ducklake.lake.store.fleet_policy import STEPS, FleetBatch, FleetPolicy
+from airflow_provider_ducklake.lake.store.ledger import KEPT_DAYS, LedgerEntry
 from airflow_provider_ducklake.spark.runner import LocalRunner
 from tests.support.fleets import Fleet
 
@@ -143,6 +146,9 @@ def test_what_needs_work_is_found(fleet: Fleet) -> None:
 def test_a_batch_is_maintained(fleet: Fleet) -> None:
     """All of it, until there is nothing left to do; rows stay, and the ledger tells of it."""
     before = {name: fleet.sum(name) for name in ("small", "deleted", "tidy")}
+    now = datetime.now(timezone.utc)
+    old = LedgerEntry("small", "flush_inlined_data", now - timedelta(days=KEPT_DAYS, hours=1), 0.0)
+    fleet.store.write_ledger([old, replace(old, started_at=now - timedelta(days=KEPT_DAYS - 1))])
     for _ in range(3):
         (batch,) = fleet.store.plan_fleet(NOW).batches or (FleetBatch({}),)
         result = fleet.maintain(batch)
@@ -164,6 +170,10 @@ def test_a_batch_is_maintained(fleet: Fleet) -> None:
             "SELECT catalog_name, data_files, snapshots, files_scheduled, last_failed "
             "FROM ducklake_api.health ORDER BY 1"
         ).fetchall()
+        (flushed,) = connection.execute(
+            "SELECT count(*) FROM ducklake_api.maintenance WHERE operation LIKE 'flush%'"
+        ).fetchall()
+    assert flushed == (1,), "what is older goes with the next entry of its catalog"
     assert ("small", "merge_adjacent_files", 8, 1, None) in ledger
     assert ("small", "cleanup_old_files", 8, 0, None) in ledger
     assert health == [

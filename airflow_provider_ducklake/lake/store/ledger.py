@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+
+KEPT_DAYS: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,11 @@ class LedgerEntry:
 
 
 def write_entries(connection: Connection, entries: Iterable[LedgerEntry]) -> None:
-    """Add entries; one of a catalog that is gone by now is left out."""
+    """Add entries, and let go of those of the same catalogs that are older than `KEPT_DAYS`.
+
+    An entry of a catalog that is gone by now is left out. Old ones that nothing newer follows stay.
+    """
+    entries = list(entries)
     with connection.cursor() as cursor:
         cursor.executemany(
             """
@@ -77,4 +83,14 @@ def write_entries(connection: Connection, entries: Iterable[LedgerEntry]) -> Non
                 )
                 for entry in entries
             ],
+        )
+        cursor.execute(
+            """
+            DELETE FROM ducklake.maintenance_ledger l
+            USING ducklake.ducklake_catalog c
+            WHERE c.catalog_id = l.catalog_id AND c.state = 'live'
+              AND lower(c.catalog_name) = ANY (%s)
+              AND l.started_at < now() - make_interval(days => %s)
+            """,
+            ([entry.catalog.lower() for entry in entries], KEPT_DAYS),
         )

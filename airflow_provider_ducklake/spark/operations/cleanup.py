@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from airflow_provider_ducklake.kernels.connection import KernelSettings, scratch
 from airflow_provider_ducklake.lake.cleanup import (
     ORPHAN_FLOOR,
     ScheduledFile,
@@ -16,7 +17,7 @@ from airflow_provider_ducklake.lake.cleanup import (
     still_unused,
 )
 from airflow_provider_ducklake.lake.database.base import batches
-from airflow_provider_ducklake.lake.errors import LakeError, StorageError
+from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError, StorageError
 from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
 from airflow_provider_ducklake.lake.orphans import MAX_FRACTION, plan_orphans, refuse_shared_root
 from airflow_provider_ducklake.lake.paths import Location
@@ -24,10 +25,12 @@ from airflow_provider_ducklake.lake.references import read_references
 from airflow_provider_ducklake.lake.results import Failure, OperationResult, Skipped
 from airflow_provider_ducklake.spark.operations._job import Job, finished
 from airflow_provider_ducklake.storage import DeleteOutcome, ObjectInfo, StorageOptions, open_store
+from airflow_provider_ducklake.storage.quarantine import move
 
 CLEANUP_OPTIONS = ("older_than", "cleanup_all", "force", "outside_data_path")
-ORPHAN_OPTIONS = ("older_than", "cleanup_all", "force", "max_fraction")
+ORPHAN_OPTIONS = ("older_than", "cleanup_all", "force", "max_fraction", "quarantine")
 BATCH = 1_000  # objects a task
+MOVED = 50  # objects a task, where each is copied
 ACKNOWLEDGED = 8 * BATCH  # objects that are looked up, deleted and taken off the schedule together
 
 
@@ -60,7 +63,7 @@ def cleanup_old_files(job: Job) -> OperationResult:
 
 
 def delete_orphaned_files(job: Job) -> OperationResult:
-    """Delete data files under the data path that the catalog does not refer to."""
+    """Delete, or move elsewhere, data files under the data path that the catalog does not know."""
     started = time.monotonic()
     with job.lake.view() as view:
         cutoff = deletion_cutoff(
@@ -73,6 +76,7 @@ def delete_orphaned_files(job: Job) -> OperationResult:
         )
         refuse_shared_root(view)
         data_path = view.data_path
+    quarantine = _quarantine(job, data_path)
     fraction = job.options.fraction("max_fraction")
     # Listed first, references read after: a file committed in between is known, not an orphan.
     listed = _list(job, data_path)
@@ -88,13 +92,37 @@ def delete_orphaned_files(job: Job) -> OperationResult:
     )
     for orphan in plan.orphans:
         job.report(f"orphan {orphan.path}, {orphan.size} bytes, of {orphan.last_modified}")
-    counts = {"files_deleted": len(plan.orphans), "bytes_deleted": plan.size}
+    done = "deleted" if quarantine is None else "quarantined"
+    counts = {f"files_{done}": len(plan.orphans), f"bytes_{done}": plan.size}
     outcome = DeleteOutcome()
     if not job.dry_run:
-        outcome = _delete(job, _still_orphans(job, plan.orphans, data_path), listed=True)
-        counts |= {"files_deleted": len(outcome.deleted), "files_missing": len(outcome.missing)}
+        paths = _still_orphans(job, plan.orphans, data_path)
+        if quarantine is None:
+            outcome = _delete(job, paths, listed=True)
+        else:
+            outcome = _move(job, paths, quarantine)
+        counts |= {f"files_{done}": len(outcome.deleted), "files_missing": len(outcome.missing)}
     counts |= _reasons(plan.skipped)
-    return _reported(job, started, head, counts, outcome)
+    messages = [f"orphans go to {quarantine}"] if quarantine and plan.orphans else []
+    return _reported(job, started, head, counts, outcome, messages)
+
+
+def _quarantine(job: Job, data_path: str) -> str | None:
+    """Return the folder that takes this run's orphans; None for deleting them."""
+    wanted = job.options.text("quarantine")
+    if not wanted:
+        return None
+    place, root = Location.parse(wanted).real(), Location.parse(data_path).real()
+    if place.is_under(root) or root.is_under(place) or place.ambiguous_with(root):
+        raise ConfigurationError(
+            f"quarantine {wanted} and the data path {data_path} share a root: what is moved there "
+            "would be swept again. Name a folder or bucket elsewhere"
+        )
+    # Orphans of one name, of several runs, must not replace each other.
+    folder = f"{place.path.rstrip('/')}/{job.now:%Y%m%dT%H%M%S.%fZ}/"
+    if not job.dry_run:
+        open_store(folder, job.settings.storage).ensure_writable(folder)
+    return folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +132,15 @@ class Deletion:
     root: str
     paths: tuple[str, ...]
     listed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Objects below one root for one task to move: path, and where it goes below `quarantine`."""
+
+    root: str
+    quarantine: str
+    places: Mapping[str, str]
 
 
 def _delete_scheduled(job: Job, files: Sequence[ScheduledFile]) -> DeleteOutcome:
@@ -142,6 +179,36 @@ def _delete(job: Job, paths: Sequence[str], *, listed: bool = False) -> DeleteOu
     return total
 
 
+def _move(job: Job, paths: Sequence[str], quarantine: str) -> DeleteOutcome:
+    root = Location.parse(job.lake.data_path).real()
+    if paths:
+        job.lake.before_deleting()
+    tasks = [
+        Move(root.path, quarantine, {path: quarantine + _below(root, path) for path in batch})
+        for batch in batches(paths, MOVED)
+    ]
+    outcomes = job.runner.run(partial(_move_batch, job.settings), tasks, f"{job.operation}: moving")
+    reach(FaultPoint.OBJECTS_DELETED)
+    total = DeleteOutcome()
+    for task, outcome in zip(tasks, outcomes, strict=True):
+        if isinstance(outcome, LakeError):
+            outcome = DeleteOutcome(failed=tuple((path, str(outcome)) for path in task.places))
+        total += outcome
+    return total
+
+
+def _below(root: Location, path: str) -> str:
+    segments = Location.parse(path).real().segments
+    return "/".join(segments[len(root.segments) :])
+
+
+def _move_batch(settings: KernelSettings, task: Move) -> DeleteOutcome:
+    source = open_store(task.root, settings.storage)
+    target = open_store(task.quarantine, settings.storage)
+    with scratch(settings) as directory:
+        return move(task.places, source, target, directory)
+
+
 def _delete_batch(storage: StorageOptions, task: Deletion) -> DeleteOutcome:
     return open_store(task.root, storage).delete(task.paths, listed=task.listed)
 
@@ -164,7 +231,12 @@ def _reasons(skipped: Iterable[Skipped]) -> dict[str, int]:
 
 
 def _reported(
-    job: Job, started: float, head: int, counts: dict[str, int], outcome: DeleteOutcome
+    job: Job,
+    started: float,
+    head: int,
+    counts: dict[str, int],
+    outcome: DeleteOutcome,
+    messages: Sequence[str] = (),
 ) -> OperationResult:
     for path, reason in outcome.failed:
         job.report(f"not deleted: {path}: {reason}")
@@ -177,4 +249,4 @@ def _reported(
             f"({len(outcome.done)} are done); the first: {first_path}: {first_reason}"
         )
         failures.append(Failure(StorageError.__name__, message))
-    return finished(job, started, head, counts=counts, failures=failures)
+    return finished(job, started, head, counts=counts, failures=failures, messages=messages)
