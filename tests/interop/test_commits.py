@@ -22,7 +22,7 @@ from tests.interop.catalog import live_files
 from tests.interop.interference import Interference
 from tests.interop.judge import Judge
 from tests.interop.palette import arrow_table, pairs
-from tests.support.lakes import LakeUnderTest, on_every_kind
+from tests.support.lakes import LakeUnderTest, on_every_kind, on_two_kinds
 
 TYPES = {"id": "INTEGER"}
 WORK: dict[str, dict[str, Any]] = {
@@ -69,6 +69,7 @@ def test_delete_while_files_are_written(
         life_goes_on(judge, "main.t")
 
 
+@on_two_kinds
 @pytest.mark.parametrize("operation", WORK)
 def test_append_while_files_are_written(judge: Judge, operation: str) -> None:
     """CC-01: an append in between is no conflict: the work is not done twice."""
@@ -81,6 +82,7 @@ def test_append_while_files_are_written(judge: Judge, operation: str) -> None:
     assert not judge.unreferenced_files()
 
 
+@on_two_kinds
 @pytest.mark.parametrize("operation", WORK)
 def test_other_changes_while_files_are_written(judge: Judge, operation: str) -> None:
     """CC-01: the table may be altered, dropped or compacted by a stock client in between."""
@@ -125,6 +127,7 @@ def test_delete_planned_before_committed_after(judge: Judge, operation: str) -> 
     judge.check()
 
 
+@on_two_kinds
 @pytest.mark.parametrize("operation", WORK)
 def test_two_runs_of_the_same_upkeep(judge: Judge, operation: str) -> None:
     """CC-03: of two runs on one table one wins; the other ends clean and leaves nothing."""

@@ -11,6 +11,7 @@ from airflow_provider_ducklake.lake.restore import plan_table_restore
 from airflow_provider_ducklake.lake.restore_commit import commit_restore
 from tests.interop.aftermath import life_goes_on
 from tests.interop.judge import Judge
+from tests.support.lakes import on_two_kinds
 
 RESTORE = "restore"
 
@@ -106,6 +107,7 @@ def test_shapes_come_back(judge: Judge) -> None:
     life_goes_on(judge, "main.t")
 
 
+@on_two_kinds
 def test_dropped_and_recreated(judge: Judge) -> None:
     """A dropped table comes back with its files as they were; one of its name keeps it away."""
     target = _fill(judge)
@@ -159,6 +161,7 @@ def test_the_whole_lake(judge: Judge) -> None:
     _stock_expiry(judge)
 
 
+@on_two_kinds
 def test_two_schemas_of_one_name(judge: Judge) -> None:
     """A schema does not come back while a kept snapshot shows another one of its name."""
     run = judge.client.sql
@@ -179,6 +182,7 @@ def test_two_schemas_of_one_name(judge: Judge) -> None:
     _stock_expiry(judge)
 
 
+@on_two_kinds
 def test_back_and_forth(judge: Judge) -> None:
     """A restore can be undone by another, over merged and rewritten files too."""
     judge.create_table("main.t", {"id": "INTEGER", "v": "VARCHAR"})
@@ -199,6 +203,7 @@ def test_back_and_forth(judge: Judge) -> None:
     _stock_expiry(judge)
 
 
+@on_two_kinds
 def test_rows_of_a_merged_file(judge: Judge) -> None:
     """Of a file merged since, the rows that came after the snapshot go one by one."""
     judge.create_table("main.t", {"id": "INTEGER", "v": "VARCHAR"})
@@ -213,6 +218,7 @@ def test_rows_of_a_merged_file(judge: Judge) -> None:
     _stock_expiry(judge)
 
 
+@on_two_kinds
 def test_deletion_vectors(judge: Judge) -> None:
     """Deletes of the snapshot that lie in a puffin file are in force again."""
     judge.create_table("main.t", {"id": "INTEGER", "v": "VARCHAR"})
@@ -230,6 +236,7 @@ def test_deletion_vectors(judge: Judge) -> None:
     _stock_expiry(judge)
 
 
+@on_two_kinds
 def test_older_snapshots_can_be_filtered(judge: Judge) -> None:
     """The statistics of the table hold for the rows that went, which older snapshots show."""
     target = _fill(judge)
@@ -241,6 +248,7 @@ def test_older_snapshots_can_be_filtered(judge: Judge) -> None:
     assert judge.client.sql("SELECT min(id), max(id), count(*) FROM main.t") == [(0, 100, 39)]
 
 
+@on_two_kinds
 def test_change_feed(judge: Judge) -> None:
     """The feed tells of every row that goes; of rows that come back in a file it does not."""
     target = _fill(judge)
@@ -282,6 +290,7 @@ def test_a_writer_in_between(judge: Judge) -> None:
     judge.check()
 
 
+@on_two_kinds
 def test_a_change_in_between(judge: Judge) -> None:
     """What others did to the table since the plan makes the commit a conflict."""
     target = _fill(judge)
@@ -298,6 +307,7 @@ def test_a_change_in_between(judge: Judge) -> None:
     assert judge.fingerprint() == before
 
 
+@on_two_kinds
 def test_a_retry_finds_its_commit(judge: Judge) -> None:
     """Under one key a restore is made once, whatever happened since."""
     target = _fill(judge)
@@ -314,6 +324,7 @@ def test_a_retry_finds_its_commit(judge: Judge) -> None:
     judge.accept({"main.t": judge.model.tables_at(target)["main.t"]})
 
 
+@on_two_kinds
 def test_nothing_to_restore(judge: Judge) -> None:
     """The newest snapshot, and a table nobody touched, make no snapshot."""
     target = _fill(judge)

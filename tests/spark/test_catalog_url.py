@@ -160,7 +160,7 @@ def test_a_catalog_is_named_one_way_only(
     shown = capsys.readouterr().err
     assert "--attach" in shown
     assert "--catalog-url" in shown
-    assert command(bucket, "info", "--metadata-schema", "s") == 1
+    assert command(bucket, "info", "--metadata-schema", "s") == 2
     assert "--metadata-schema" in capsys.readouterr().err
     assert command(bucket, "create_lake", "--data-path", "data/") == 1
     assert "is relative" in capsys.readouterr().err

@@ -28,6 +28,9 @@ from tests.support.reference import ReferenceClient
 LakeKind = Literal["sqlite", "duckdb", "postgres", "store"]
 KINDS: Final[tuple[LakeKind, ...]] = ("sqlite", "duckdb", "postgres", "store")
 
+# For tests of what is decided above the database; the store has views and triggers in between.
+on_two_kinds: Final = pytest.mark.parametrize("lake_factory", ["sqlite", "store"], indirect=True)
+
 
 def on_every_kind(
     names: Sequence[str], cases: Sequence[tuple[object, ...]], everywhere: tuple[object, ...]

@@ -13,7 +13,7 @@ from tests.interop.foreign_files import write_file
 from tests.interop.judge import Judge
 from tests.interop.palette import TYPES, pick
 from tests.spark.source.reading import read
-from tests.support.lakes import LakeFactory, LakeUnderTest
+from tests.support.lakes import LakeFactory, LakeUnderTest, on_two_kinds
 from tests.support.reference import extension_file, normalise
 
 # The types whose values a text would spell otherwise than Python does have a test of their own.
@@ -44,6 +44,7 @@ def check_feed(judge: Judge, table: str, size: int = 1) -> None:
             assert changes == expected, judge.message(f"changes since {first}", difference)
 
 
+@on_two_kinds
 def test_rows_of_every_snapshot(judge: Judge) -> None:
     """Partitioned, inlined, deleted in every way, evolved, merged, rewritten."""
     with judge.without_checks():
