@@ -255,9 +255,10 @@ def test_orphans_move_to_a_quarantine(judge: Judge) -> None:
     stored = judge.lake.stored_files()
     orphan = _orphan(judge.lake, "k=1/lost.parquet")
     content = orphan.read_bytes()
-    for place in (judge.lake.data_path, f"{judge.lake.data_path}lost", str(judge.lake.directory)):
+    root = judge.lake.data_path
+    for shared in (root, f"{root}lost", str(judge.lake.directory)):
         with pytest.raises(ConfigurationError, match="share a root"):
-            judge.operations.run(SWEEP, quarantine=place, **EVERYTHING)
+            judge.operations.run(SWEEP, quarantine=shared, **EVERYTHING)
     place = judge.lake.directory / "lost"
     planned = judge.dry_run(SWEEP, quarantine=str(place), **EVERYTHING)
     assert not place.exists()
