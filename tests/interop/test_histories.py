@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from typing import Final
 
@@ -15,13 +14,10 @@ from tests.interop.judge import Judge
 from tests.interop.palette import VALUES
 from tests.interop.upkeep import OPERATIONS, Maintainer
 from tests.interop.writes import ROW_STATEMENTS, STATEMENTS, Writer
-from tests.support.lakes import LakeFactory
+from tests.support.lakes import KINDS, LakeFactory
 from tests.support.reference import normalise
 
 HISTORIES: Final = int(os.environ.get("DUCKLAKE_HISTORIES", "200"))
-# Of all histories, how many are on which kind: one on a DuckDB file, which the client has to let go
-# of and attach again at every step, costs as much as three on SQLite.
-SHARES: Final = {"sqlite": 0.4, "duckdb": 0.15, "postgres": 0.225, "store": 0.225}
 ROUNDS: Final = 6
 _SEED: Final = st.integers(0, 10_000)
 # Rows come and go more often than anything else happens.
@@ -107,7 +103,7 @@ def test_history(lake_factory: LakeFactory) -> None:
     run_state_machine_as_test(
         HistoryOfThisKind,
         settings=settings(
-            max_examples=math.ceil(HISTORIES * SHARES[lake_factory.kind]),
+            max_examples=-(-HISTORIES // len(KINDS)),
             stateful_step_count=ROUNDS,
             deadline=None,
             database=None,
