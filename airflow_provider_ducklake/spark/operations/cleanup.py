@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from airflow_provider_ducklake.kernels.connection import KernelSettings, scratch
 from airflow_provider_ducklake.lake.cleanup import (
@@ -142,6 +143,14 @@ class Move:
     quarantine: str
     places: Mapping[str, str]
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The objects."""
+        return tuple(self.places)
+
+
+Task = TypeVar("Task", Deletion, Move)
+
 
 def _delete_scheduled(job: Job, files: Sequence[ScheduledFile]) -> DeleteOutcome:
     """Delete in batches, each looked up again just before and acknowledged right after."""
@@ -164,12 +173,17 @@ def _still_orphans(job: Job, orphans: Iterable[ObjectInfo], data_path: str) -> l
 
 def _delete(job: Job, paths: Sequence[str], *, listed: bool = False) -> DeleteOutcome:
     root = job.lake.data_path
-    if paths:
-        job.lake.before_deleting()
     tasks = [Deletion(root, tuple(batch), listed) for batch in batches(paths, BATCH)]
-    outcomes = job.runner.run(
-        partial(_delete_batch, job.settings.storage), tasks, f"{job.operation}: deleting"
-    )
+    return _take_away(job, partial(_delete_batch, job.settings.storage), tasks, "deleting")
+
+
+def _take_away(
+    job: Job, function: Callable[[Task], DeleteOutcome], tasks: Sequence[Task], what: str
+) -> DeleteOutcome:
+    """Run work orders that remove objects; what a failed one was given may still be there."""
+    if tasks:
+        job.lake.before_deleting()
+    outcomes = job.runner.run(function, tasks, f"{job.operation}: {what}")
     reach(FaultPoint.OBJECTS_DELETED)
     total = DeleteOutcome()
     for task, outcome in zip(tasks, outcomes, strict=True):
@@ -181,20 +195,11 @@ def _delete(job: Job, paths: Sequence[str], *, listed: bool = False) -> DeleteOu
 
 def _move(job: Job, paths: Sequence[str], quarantine: str) -> DeleteOutcome:
     root = Location.parse(job.lake.data_path).real()
-    if paths:
-        job.lake.before_deleting()
     tasks = [
         Move(root.path, quarantine, {path: quarantine + _below(root, path) for path in batch})
         for batch in batches(paths, MOVED)
     ]
-    outcomes = job.runner.run(partial(_move_batch, job.settings), tasks, f"{job.operation}: moving")
-    reach(FaultPoint.OBJECTS_DELETED)
-    total = DeleteOutcome()
-    for task, outcome in zip(tasks, outcomes, strict=True):
-        if isinstance(outcome, LakeError):
-            outcome = DeleteOutcome(failed=tuple((path, str(outcome)) for path in task.places))
-        total += outcome
-    return total
+    return _take_away(job, partial(_move_batch, job.settings), tasks, "moving")
 
 
 def _below(root: Location, path: str) -> str:
