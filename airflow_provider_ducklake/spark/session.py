@@ -38,7 +38,7 @@ _CHECK_EVERY: Final = 1.0  # seconds
 
 @contextmanager
 def open_context(name: str, master: str | None = None) -> Iterator[SparkContext]:
-    """Start a Spark application and stop it at the end.
+    """Start a Spark application and stop it at the end; one that runs here already is left running.
 
     Work on files needs nothing but tasks: Spark SQL, which takes its time to load, is left to
     `sql_session`.
@@ -64,6 +64,7 @@ def open_context(name: str, master: str | None = None) -> Iterator[SparkContext]
         conf.setMaster(master or "local[*]").setAppName(name)
     for key, value in _SETTINGS.items():
         conf.set(key, value)
+    is_ours = SparkContext._active_spark_context is None
     try:
         context = SparkContext.getOrCreate(conf)
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
@@ -76,14 +77,20 @@ def open_context(name: str, master: str | None = None) -> Iterator[SparkContext]
     try:
         yield context
     finally:
-        context.stop()
+        if is_ours:
+            context.stop()
 
 
 def sql_session(context: SparkContext) -> SparkSession:
-    """Return the session of a running application, for DataFrames and SQL."""
+    """Return a session of our own in a running application, for DataFrames and SQL."""
     from pyspark.sql import SparkSession
 
-    return SparkSession(context)
+    session = SparkSession(context).newSession()
+    for key, value in _SETTINGS.items():
+        # An application we did not start has other ideas of time zones and casts.
+        if key.startswith("spark.sql."):
+            session.conf.set(key, value)
+    return session
 
 
 def _log_quietly() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -122,16 +123,20 @@ def test_a_lake_and_a_table_are_created_and_described(
     assert "main.t: 0 rows, 0 files of 0 B, 0 deleted rows" in capsys.readouterr().out
 
 
-def test_under_spark_submit_every_operation_is_an_application(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_under_spark_submit_every_operation_is_an_application(tmp_path: Path) -> None:
     """Secrets may be in Spark's configuration then, and a cluster waits for the application."""
     attach = ["--attach", f"ducklake:sqlite:{tmp_path}/c.sqlite"]
     assert main(["create_lake", *attach, "--data-path", f"{tmp_path}/data"]) == 0
-    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    monkeypatch.setenv("PYSPARK_GATEWAY_SECRET", "x")
-    assert main(["info", *attach]) == 1
-    assert "Spark does not start" in capsys.readouterr().err
+    # A process of its own: in this one a test before may have left Spark running.
+    done = subprocess.run(
+        [sys.executable, "-m", "airflow_provider_ducklake.spark", "info", *attach],
+        env={**os.environ, "PYSPARK_GATEWAY_PORT": "1", "PYSPARK_GATEWAY_SECRET": "x"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Spark does not start" in done.stderr
 
 
 def test_a_dry_run_creates_nothing(tmp_path: Path) -> None:
