@@ -21,7 +21,12 @@ from airflow_provider_ducklake.hooks.connection_form import (
     form_widgets,
     ui_field_behaviour,
 )
-from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
+from airflow_provider_ducklake.lake.errors import (
+    ConfigurationError,
+    LakeError,
+    NotFound,
+    UnsupportedCatalog,
+)
 from airflow_provider_ducklake.version_compat import mask_secret
 
 if TYPE_CHECKING:
@@ -301,8 +306,9 @@ class DuckLakeHook(DbApiHook):
         """Prove that the catalog is reachable and of a known format, and the data path usable.
 
         The data path is listed, and unless the connection is read-only a probe object is written
-        below it and removed, and beside a catalog in a bucket too. Where only DuckDB reaches the
-        metadata, it attaches the lake and nothing more is looked at.
+        below it and removed, and beside a catalog in a bucket too. A connection that names no
+        catalog of a store proves the same of the store. Where only DuckDB reaches the metadata, it
+        attaches the lake and nothing more is looked at.
 
         Returns:
             Whether all of it worked, and what was found or what went wrong; never a secret.
@@ -319,8 +325,11 @@ class DuckLakeHook(DbApiHook):
                 (head,) = connection.execute("FROM current_snapshot()").fetchall()[0]
             return f"{location}: snapshot {head}, seen by DuckDB"
         lake = self.lake()
-        with lake.view() as view:
-            head, data_path = view.head, view.data_path
+        try:
+            with lake.view() as view:
+                found, data_path = f"{lake}: snapshot {view.head.snapshot_id}", view.data_path
+        except (UnsupportedCatalog, ConfigurationError) as no_lake:
+            found, data_path = self._found_store(location, no_lake)
         store = lake.store(data_path)
         next(iter(store.list(data_path)), None)
         if not self.fields.read_only:
@@ -330,7 +339,21 @@ class DuckLakeHook(DbApiHook):
 
                 prove_conditions(location.target, self.storage_options())
         rights = "readable" if self.fields.read_only else "readable and writable"
-        return f"{lake}: snapshot {head.snapshot_id}, data path {data_path} {rights}"
+        return f"{found}, data path {data_path} {rights}"
+
+    def _found_store(self, location: CatalogLocation, no_lake: LakeError) -> tuple[str, str]:
+        """Return what is said of the store that operators of catalogs and fleets use, and its root.
+
+        Raises:
+            LakeError: `no_lake`, if the connection is not that of a store either.
+        """
+        if location.kind != "postgres" or location.catalog or location.metadata_schema:
+            raise no_lake
+        try:
+            status = self.store().status()
+        except NotFound:
+            raise no_lake from None
+        return f"{location}: store with {status.catalogs:,} catalogs", status.root
 
     def _redacted(self, text: str) -> str:
         try:

@@ -1,29 +1,16 @@
-"""Planning which data files to merge or rewrite, and committing the files that replace them."""
+"""Planning which data files to merge or rewrite; `compaction_commit` puts what comes of it in."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_provider_ducklake.lake.append import table_result_dict
-from airflow_provider_ducklake.lake.changes import compaction_changes
 from airflow_provider_ducklake.lake.columns import Column
-from airflow_provider_ducklake.lake.commit import CommitInfo, Committed, SnapshotWriter
 from airflow_provider_ducklake.lake.database import Session
-from airflow_provider_ducklake.lake.errors import CommitConflict
-from airflow_provider_ducklake.lake.file_rows import (
-    NewDataFile,
-    add_data_files,
-    end_files,
-    remove_data_files,
-    schedule_objects,
-)
-from airflow_provider_ducklake.lake.files import read_files
-from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.model import DataFile, Table, WrittenFile
 from airflow_provider_ducklake.lake.results import Skipped, TableResult
-from airflow_provider_ducklake.lake.tables import require_unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +40,7 @@ class CompactionPlan:
         base: Snapshot it was planned on.
         live: How many data files the table has.
         remaining: Files that a limit leaves for the next run.
+        earlier: What commits of other parts of the work on this table have done before.
     """
 
     table: Table
@@ -61,23 +49,41 @@ class CompactionPlan:
     groups: tuple[FileGroup, ...]
     skipped: tuple[Skipped, ...] = ()
     remaining: int = 0
+    earlier: TableResult | None = None
 
-    def result(self, *, files_out: int | None = None, bytes_out: int | None = None) -> TableResult:
-        """Return the plan's figures as a result; outputs not given are predicted."""
+    def result(self, outputs: Sequence[WrittenFile] | None = None) -> TableResult:
+        """Return the plan's figures, with those of `earlier`; outputs not given are predicted."""
         size = sum(group.size for group in self.groups)
         files_in = sum(len(group.files) for group in self.groups)
-        out = len(self.groups) if files_out is None else files_out
-        return TableResult(
+        files_out = len(self.groups) if outputs is None else len(outputs)
+        result = TableResult(
             table=self.table.full_name,
             files_before=self.live,
-            files_after=self.live - files_in + out,
+            files_after=self.live - files_in + files_out,
             files_in=files_in,
-            files_out=out,
+            files_out=files_out,
             bytes_in=size,
-            bytes_out=size if bytes_out is None else bytes_out,
+            bytes_out=size if outputs is None else sum(o.file_size_bytes for o in outputs),
+            rows=sum(output.record_count for output in outputs or ()),
             skipped=self.skipped,
             remaining=self.remaining,
         )
+        return result if self.earlier is None else _together(self.earlier, result)
+
+
+def _together(earlier: TableResult, later: TableResult) -> TableResult:
+    """Return what two commits have done to one table."""
+    return replace(
+        later,
+        files_before=earlier.files_before,
+        files_in=earlier.files_in + later.files_in,
+        files_out=earlier.files_out + later.files_out,
+        bytes_in=earlier.bytes_in + later.bytes_in,
+        bytes_out=earlier.bytes_out + later.bytes_out,
+        rows=earlier.rows + later.rows,
+        snapshot_id=later.snapshot_id or earlier.snapshot_id,
+        error=earlier.error or later.error,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +132,17 @@ def plan_merge(
     """
     largest = min(limits.target_file_size, limits.max_file_size or limits.target_file_size)
     reasons: Counter[str] = Counter()
+    ordered = sorted(versions)
+    begins = [begin for begin, _ in ordered]
     groups: dict[tuple[object, ...], list[DataFile]] = defaultdict(list)
     for file in files:
         reason = _why_not_merged(file, limits.min_file_size, largest, partitions)
         if reason:
             reasons[reason] += 1
         else:
-            key = (_version_of(versions, file), file.partition_id, file.partition_values)
+            known = bisect_right(begins, file.begin_snapshot)
+            version = ordered[known - 1][1] if known else -1
+            key = (version, file.partition_id, file.partition_values)
             groups[key].append(file)
     merges: list[FileGroup] = []
     size = remaining = 0
@@ -140,7 +150,7 @@ def plan_merge(
         if 1 < len(group) < limits.min_files:
             reasons["fewer than min_files that belong together"] += len(group)
             continue
-        for pack in _packs(group, limits.target_file_size):
+        for pack in _packs(group, limits.target_file_size, lambda file: file.file_size_bytes):
             if len(pack) == 1:
                 reasons[_why_alone(len(groups))] += 1
             elif _is_spent(len(merges), limits.max_compacted_files) or _is_spent(
@@ -163,11 +173,15 @@ def plan_rewrite(
     files: Sequence[DataFile],
     deleted: dict[int, int],
     threshold: float,
+    target_file_size: int,
     *,
     max_compacted_files: int | None = None,
     max_compacted_bytes: int | None = None,
 ) -> CompactionPlan:
     """Choose the files of which a large enough share of rows is deleted.
+
+    Those of one partition become one file, or several where so much is left of them: a file is
+    written by one task, from copies on its disk where they are in a bucket.
 
     Args:
         table: The table at the newest snapshot.
@@ -175,6 +189,7 @@ def plan_rewrite(
         files: Its live data files.
         deleted: Distinct deleted positions of each file that has deletes, by file id.
         threshold: Smallest share (0 to 1) of deleted rows worth a rewrite.
+        target_file_size: Bytes an output should reach, as far as the share of rows left tells.
         max_compacted_files: Outputs the whole call may make.
         max_compacted_bytes: Bytes of inputs after which the whole call takes no other file.
     """
@@ -191,88 +206,17 @@ def plan_rewrite(
     groups: list[FileGroup] = []
     size = remaining = 0
     for found in by_partition.values():
-        taken: list[DataFile] = []
-        for file in found if not _is_spent(len(groups), max_compacted_files) else ():
-            if not _is_spent(size, max_compacted_bytes):
-                taken.append(file)
-                size += file.file_size_bytes
-        if taken:
-            groups.append(FileGroup(tuple(taken), table.columns, True))
-        remaining += len(found) - len(taken)
+        for pack in _packs(found, target_file_size, lambda file: _size_left(file, deleted)):
+            taken: list[DataFile] = []
+            for file in pack if not _is_spent(len(groups), max_compacted_files) else ():
+                if not _is_spent(size, max_compacted_bytes):
+                    taken.append(file)
+                    size += file.file_size_bytes
+            if taken:
+                groups.append(FileGroup(tuple(taken), table.columns, True))
+            remaining += len(pack) - len(taken)
     skipped = tuple(Skipped(reason, count) for reason, count in sorted(reasons.items()))
     return CompactionPlan(table, base, len(files), tuple(groups), skipped, remaining)
-
-
-def commit_merge(
-    lake: Lake,
-    plan: CompactionPlan,
-    outputs: Sequence[tuple[FileGroup, WrittenFile]],
-    info: CommitInfo | None = None,
-) -> Committed[TableResult]:
-    """Replace merged files: inputs leave the catalog and are scheduled, outputs take their place.
-
-    The output's rows keep the snapshots they appeared at, so every kept snapshot reads as before.
-
-    Raises:
-        CommitConflict: An input is no longer live, or has deletes now.
-    """
-
-    def write(writer: SnapshotWriter) -> TableResult:
-        require_unchanged(writer, plan.table)
-        inputs = [file for group, _ in outputs for file in group.files]
-        _require_same(writer, plan.table, inputs)
-        removed = remove_data_files(writer.session, (file.data_file_id for file in inputs))
-        if removed not in (-1, len(inputs)):
-            raise CommitConflict(f"{plan.table.full_name}: inputs of the merge went meanwhile")
-        objects = [(file.data_file_id, file.path) for file in inputs]
-        schedule_objects(writer.session, data_path, objects, writer.now)
-        new = [
-            NewDataFile(
-                file=output,
-                begin_snapshot=min(file.begin_snapshot for file in group.files),
-                row_id_start=_first_row_id(group, output),
-                partition_id=group.files[0].partition_id,
-                partial_max=max(file.partial_max or file.begin_snapshot for file in group.files),
-            )
-            for group, output in outputs
-        ]
-        add_data_files(writer, plan.table, _with_values(new, outputs))
-        return _finished(writer, plan, [output for _, output in outputs])
-
-    data_path = lake.data_path
-    changes = compaction_changes("merge_adjacent", plan.table.table_id)
-    return lake.commit(base=plan.base, changes=changes, write=write, info=info)
-
-
-def commit_rewrite(
-    lake: Lake,
-    plan: CompactionPlan,
-    outputs: Sequence[tuple[FileGroup, WrittenFile | None]],
-    info: CommitInfo | None = None,
-) -> Committed[TableResult]:
-    """Replace files by copies without their deleted rows, visible from the new snapshot on.
-
-    The old files and their deletes end at that snapshot; older snapshots go on reading them.
-
-    Raises:
-        CommitConflict: An input is no longer live, or its deletes are other ones now.
-    """
-
-    def write(writer: SnapshotWriter) -> TableResult:
-        require_unchanged(writer, plan.table)
-        inputs = [file for group, _ in outputs for file in group.files]
-        _require_same(writer, plan.table, inputs)
-        end_files(writer, (file.data_file_id for file in inputs))
-        written = [(group, output) for group, output in outputs if output is not None]
-        new = [
-            NewDataFile(output, writer.snapshot_id, None, group.files[0].partition_id)
-            for group, output in written
-        ]
-        add_data_files(writer, plan.table, _with_values(new, written))
-        return _finished(writer, plan, [output for _, output in written])
-
-    changes = compaction_changes("rewrite_delete", plan.table.table_id)
-    return lake.commit(base=plan.base, changes=changes, write=write, info=info)
 
 
 def schema_versions(session: Session, table_id: int) -> list[tuple[int, int]]:
@@ -311,12 +255,9 @@ def _why_alone(groups: int) -> str:
     return "nothing to merge it with"
 
 
-def _version_of(versions: Sequence[tuple[int, int]], file: DataFile) -> int:
-    begun = [pair for pair in versions if pair[0] <= file.begin_snapshot]
-    return max(begun)[1] if begun else -1
-
-
-def _packs(files: Iterable[DataFile], target: int) -> list[list[DataFile]]:
+def _packs(
+    files: Iterable[DataFile], target: int, size_of: Callable[[DataFile], int]
+) -> list[list[DataFile]]:
     """Pack files in order; a pack is closed once it has reached the target size."""
     packs: list[list[DataFile]] = [[]]
     size = 0
@@ -325,8 +266,13 @@ def _packs(files: Iterable[DataFile], target: int) -> list[list[DataFile]]:
             packs.append([])
             size = 0
         packs[-1].append(file)
-        size += file.file_size_bytes
+        size += size_of(file)
     return [pack for pack in packs if pack]
+
+
+def _size_left(file: DataFile, deleted: Mapping[int, int]) -> int:
+    rows = max(file.record_count, 1)
+    return file.file_size_bytes * max(rows - deleted.get(file.data_file_id, 0), 0) // rows
 
 
 def _adjacent(files: Sequence[DataFile]) -> bool:
@@ -341,46 +287,3 @@ def _adjacent(files: Sequence[DataFile]) -> bool:
             return False
         following += file.record_count
     return True
-
-
-def _first_row_id(group: FileGroup, output: WrittenFile) -> int | None:
-    """Return where an output's row ids begin; None when it carries them in a column."""
-    if group.with_row_ids or output.first_row_id is not None:
-        return None
-    return group.files[0].row_id_start
-
-
-def _require_same(writer: SnapshotWriter, table: Table, planned: Sequence[DataFile]) -> None:
-    ids = [file.data_file_id for file in planned]
-    now = {
-        f.data_file_id: f for f in read_files(writer.session, table, ids, writer.head.snapshot_id)
-    }
-    for file in planned:
-        if now.get(file.data_file_id) != file:
-            raise CommitConflict(
-                f"data file {file.data_file_id} of {table.full_name} was replaced, or rows of it "
-                "were deleted, while the job ran; plan again"
-            )
-
-
-def _with_values(
-    new: Sequence[NewDataFile], outputs: Sequence[tuple[FileGroup, WrittenFile]]
-) -> list[NewDataFile]:
-    """Give each output the partition values of the files it was made from."""
-    return [
-        replace(one, file=replace(one.file, partition_values=group.files[0].partition_values))
-        for one, (group, _) in zip(new, outputs, strict=True)
-    ]
-
-
-def _finished(
-    writer: SnapshotWriter, plan: CompactionPlan, outputs: Sequence[WrittenFile]
-) -> TableResult:
-    size = sum(output.file_size_bytes for output in outputs)
-    result = replace(
-        plan.result(files_out=len(outputs), bytes_out=size),
-        rows=sum(output.record_count for output in outputs),
-        snapshot_id=writer.snapshot_id,
-    )
-    writer.result = {"tables": [table_result_dict(result)]}
-    return result

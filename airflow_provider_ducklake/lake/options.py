@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -143,6 +144,18 @@ class OperationOptions:
         if name not in self._given:
             return None
         return parse_fraction(self._given[name], f"option {name} of {self._operation}")
+
+    def seconds(self, name: str) -> float | None:
+        """Return a length of time in seconds, more than none; None when not given."""
+        if name not in self._given:
+            return None
+        try:
+            value = float(self._given[name])
+        except ValueError:
+            value = 0.0
+        if not 0 < value < math.inf:
+            raise self._wrong(name, "a number of seconds")
+        return value
 
     def size(self, name: str) -> int | None:
         """Return a size in bytes, None when not given: `1048576`, `128MB`, `1GiB`."""

@@ -67,7 +67,7 @@ class TableResult:
 
 
 def worth_telling(
-    tables: Iterable[TableResult], limit: int = MOST_TABLES
+    tables: Iterable[TableResult], limit: int
 ) -> tuple[list[TableResult], list[TableResult]]:
     """Part the tables a result tells of from those only the log does.
 

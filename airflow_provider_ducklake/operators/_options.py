@@ -70,7 +70,7 @@ def seconds(value: Any, name: str) -> str:
     number = value.total_seconds() if isinstance(value, timedelta) else as_number(value, name)
     if number < 0:
         raise ConfigurationError(f"{name} must not be negative, and it is {number:g}")
-    return f"{number:g}"
+    return f"{number:.15g}"
 
 
 def instant(value: Any, name: str) -> str:

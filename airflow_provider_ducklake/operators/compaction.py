@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from airflow_provider_ducklake.operators import _options
@@ -19,6 +20,9 @@ class DuckLakeMergeAdjacentFilesOperator(DuckLakeTablesOperator):
         max_compacted_files: At most this many files are written, in the whole run.
         max_compacted_bytes: Once files of so many bytes (or text such as `100GB`) are read, in the
             whole run, the rest stays for the next one.
+        max_seconds: After so many seconds (or a timedelta) nothing more is begun, in the whole run.
+        max_commits: The work on a table is committed in at most this many parts; 1, or 10 where
+            `max_seconds` is given.
         target_file_size: Size the merged files should reach; the table's when not given.
         partition: Only files of this partition: `{"year": 2024, "region": "eu"}` or
             `year=2024,region=eu`.
@@ -32,6 +36,8 @@ class DuckLakeMergeAdjacentFilesOperator(DuckLakeTablesOperator):
         "min_files": _options.integer,
         "max_compacted_files": _options.integer,
         "max_compacted_bytes": _options.size,
+        "max_seconds": _options.seconds,
+        "max_commits": _options.integer,
         "target_file_size": _options.size,
         "partition": _options.pairs,
     }
@@ -45,6 +51,8 @@ class DuckLakeMergeAdjacentFilesOperator(DuckLakeTablesOperator):
         min_files: int | str | None = None,
         max_compacted_files: int | str | None = None,
         max_compacted_bytes: int | str | None = None,
+        max_seconds: float | str | timedelta | None = None,
+        max_commits: int | str | None = None,
         target_file_size: int | str | None = None,
         partition: Mapping[str, Any] | str | None = None,
         **kwargs: Any,
@@ -55,6 +63,8 @@ class DuckLakeMergeAdjacentFilesOperator(DuckLakeTablesOperator):
         self.min_files = min_files
         self.max_compacted_files = max_compacted_files
         self.max_compacted_bytes = max_compacted_bytes
+        self.max_seconds = max_seconds
+        self.max_commits = max_commits
         self.target_file_size = target_file_size
         self.partition = partition
 
@@ -68,6 +78,9 @@ class DuckLakeRewriteDataFilesOperator(DuckLakeTablesOperator):
         max_compacted_files: At most this many files are written, in the whole run.
         max_compacted_bytes: Once files of so many bytes (or text such as `100GB`) are read, in the
             whole run, the rest stays for the next one.
+        max_seconds: After so many seconds (or a timedelta) nothing more is begun, in the whole run.
+        max_commits: The work on a table is committed in at most this many parts; 1, or 10 where
+            `max_seconds` is given.
         **kwargs: `table`, `tables`, and see `DuckLakeSparkOperator`.
     """
 
@@ -76,6 +89,8 @@ class DuckLakeRewriteDataFilesOperator(DuckLakeTablesOperator):
         "delete_threshold": _options.fraction,
         "max_compacted_files": _options.integer,
         "max_compacted_bytes": _options.size,
+        "max_seconds": _options.seconds,
+        "max_commits": _options.integer,
     }
     template_fields: Sequence[str] = (*DuckLakeTablesOperator.template_fields, *options)
 
@@ -85,12 +100,16 @@ class DuckLakeRewriteDataFilesOperator(DuckLakeTablesOperator):
         delete_threshold: float | str | None = None,
         max_compacted_files: int | str | None = None,
         max_compacted_bytes: int | str | None = None,
+        max_seconds: float | str | timedelta | None = None,
+        max_commits: int | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.delete_threshold = delete_threshold
         self.max_compacted_files = max_compacted_files
         self.max_compacted_bytes = max_compacted_bytes
+        self.max_seconds = max_seconds
+        self.max_commits = max_commits
 
 
 class DuckLakeFlushInlinedDataOperator(DuckLakeTablesOperator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -201,8 +202,19 @@ def test_a_connection_and_an_argument_choose_the_catalog(
         assert hook.lake().head().snapshot_id == 1
         assert hook.get_records("SELECT DISTINCT v FROM t") == [(expected,)]
         assert hook.test_connection()[0]
+    works, message = DuckLakeHook("ducklake_default").test_connection()
+    assert works, message
+    assert re.search(r"store with \d+ catalogs, data path .* readable and writable", message)
     for name in ("op.a", "op.b"):
         store.drop_catalog(name)
+
+
+def test_a_database_without_lake_and_store(postgres_database: str, connect: Connect) -> None:
+    extra = {"attach": f"ducklake:postgres:{postgres_database}"}
+    connect("ducklake_default", conn_type="ducklake", extra=extra)
+    works, message = DuckLakeHook().test_connection()
+    assert not works
+    assert "holds no DuckLake" in message
 
 
 def test_every_job_is_told_the_catalog(root: str, spark: StandIn) -> None:

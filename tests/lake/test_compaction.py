@@ -141,16 +141,26 @@ def test_rewrites_are_chosen_by_the_share_of_deleted_rows() -> None:
         data_file(5),
     ]
     deleted = {1: 3, 2: 2, 3: 10, 4: 5}
-    plan = plan_rewrite(TABLE, 50, files, deleted, 0.3)
+    plan = plan_rewrite(TABLE, 50, files, deleted, 0.3, 10**12)
     assert [[f.data_file_id for f in g.files] for g in plan.groups] == [[1], [3, 4]]
     assert {s.reason: s.count for s in plan.skipped} == {
         "no deleted rows": 1,
         "less than 0.3 of its rows deleted": 1,
     }
-    everything = plan_rewrite(TABLE, 50, files, deleted, 0.0)
+    everything = plan_rewrite(TABLE, 50, files, deleted, 0.0, 10**12)
     assert sum(len(group.files) for group in everything.groups) == 4
-    bounded = plan_rewrite(TABLE, 50, files, deleted, 0.0, max_compacted_files=1)
+    bounded = plan_rewrite(TABLE, 50, files, deleted, 0.0, 10**12, max_compacted_files=1)
     assert (len(bounded.groups), bounded.remaining) == (1, 2)
+
+
+def test_a_rewrite_is_parted_where_much_is_left() -> None:
+    """A task writes one file: it must not become all that is left of a large partition."""
+    files = [data_file(number, size=100) for number in range(10)]
+    half = dict.fromkeys(range(10), 5)  # of ten rows each
+    plan = plan_rewrite(TABLE, 50, files, half, 0.1, 200)
+    assert [len(group.files) for group in plan.groups] == [4, 4, 2]
+    nothing_left = plan_rewrite(TABLE, 50, files, dict.fromkeys(half, 10), 0.1, 200)
+    assert [len(group.files) for group in nothing_left.groups] == [10]
 
 
 @given(sizes, st.integers(1, 2_000))
@@ -164,7 +174,7 @@ def test_the_bytes_of_the_whole_call_are_bounded(given_sizes: list[int], limit: 
     inputs = [sum(len(group.files) for group in plan.groups) for plan in (free, bounded)]
     assert inputs[1] + bounded.remaining == inputs[0]
     rewrite = plan_rewrite(
-        TABLE, 50, files, dict.fromkeys(range(len(files)), 5), 0.1, max_compacted_bytes=limit
+        TABLE, 50, files, dict.fromkeys(range(len(files)), 5), 0.1, 100, max_compacted_bytes=limit
     )
     rewritten = [file for group in rewrite.groups for file in group.files]
     assert bool(rewritten) == bool(files)

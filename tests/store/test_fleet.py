@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from psycopg import sql
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.results import MOST_TABLES
 from airflow_provider_ducklake.lake.store.fleet import CatalogWork, FleetPlan, plan_fleet
 from airflow_provider_ducklake.lake.store.fleet_policy import STEPS, FleetBatch, FleetPolicy
 from airflow_provider_ducklake.lake.store.ledger import KEPT_DAYS, LedgerEntry
@@ -281,6 +282,26 @@ class DyingRunner(LocalRunner):
 
     def run(self, function: Any, tasks: Any, description: str = "") -> Any:
         raise Killed
+
+
+def test_the_ledger_counts_tables_that_no_result_tells_of(fleet: Fleet) -> None:
+    """A result tells of so many tables; of a catalog with more, the ledger adds up all."""
+    fleet.store.create_catalog("wide")
+    client = fleet.client("wide")
+    client.sql("BEGIN")
+    for number in range(MOST_TABLES + 1):
+        client.sql(f"CREATE TABLE t{number} AS SELECT * FROM (VALUES (1), (2)) AS v(i)")
+    client.sql("COMMIT")
+    client.sql("BEGIN")
+    for number in range(MOST_TABLES + 1):
+        client.sql(f"DELETE FROM t{number} WHERE i = 1")
+    client.sql("COMMIT")
+    client.close()
+    policy = FleetPolicy(delete_threshold=0.5)
+    fleet.maintain(FleetBatch({"wide": ["rewrite_data_files"]}, policy))
+    with psycopg.connect(fleet.conninfo) as connection:
+        found = connection.execute("SELECT files_in, files_out FROM ducklake.maintenance_ledger")
+        assert found.fetchall() == [(MOST_TABLES + 1, MOST_TABLES + 1)]
 
 
 def test_a_job_that_is_killed_has_told_of_what_it_did(fleet: Fleet) -> None:

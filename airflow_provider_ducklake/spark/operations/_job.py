@@ -25,6 +25,7 @@ from airflow_provider_ducklake.lake.options import (
 )
 from airflow_provider_ducklake.lake.reader import find_table
 from airflow_provider_ducklake.lake.results import (
+    MOST_TABLES,
     Failure,
     OperationResult,
     TableResult,
@@ -47,6 +48,7 @@ class Job:
         sources: Paths of files or data to bring in.
         as_they_are: For `ingest`: the rows are those of the Parquet files in `sources`, untouched.
         report: Takes lines (file lists, plans) that are too long for a result.
+        most_tables: So many tables its result tells of.
     """
 
     operation: str
@@ -61,6 +63,7 @@ class Job:
     info: CommitInfo = field(default_factory=CommitInfo)
     now: datetime = field(default_factory=utc_now)
     report: Callable[[str], None] = log.info
+    most_tables: int = MOST_TABLES
 
     def info_for(self, what: str) -> CommitInfo:
         """Return the commit info of one of several commits of this job, under a key of its own."""
@@ -198,7 +201,7 @@ def finished(
 ) -> OperationResult:
     """Put an operation's result together."""
     made = [table.snapshot_id for table in tables if table.snapshot_id is not None]
-    told, others = worth_telling(tables)
+    told, others = worth_telling(tables, job.most_tables)
     for table in others:
         job.report(str(table))
     if others:

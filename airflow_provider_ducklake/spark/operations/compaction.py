@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from airflow_provider_ducklake.kernels.rewrite import rewrite
 from airflow_provider_ducklake.kernels.tasks import RewriteTask
@@ -13,12 +15,11 @@ from airflow_provider_ducklake.lake.compaction import (
     CompactionPlan,
     FileGroup,
     MergeLimits,
-    commit_merge,
-    commit_rewrite,
     plan_merge,
     plan_rewrite,
     schema_versions,
 )
+from airflow_provider_ducklake.lake.compaction_commit import commit_merge, commit_rewrite
 from airflow_provider_ducklake.lake.errors import (
     CommitStateUnknown,
     ConfigurationError,
@@ -53,10 +54,20 @@ MERGE_OPTIONS = (
     "min_files",
     "max_compacted_files",
     "max_compacted_bytes",
+    "max_seconds",
+    "max_commits",
     "target_file_size",
     "partition",
 )
-REWRITE_OPTIONS = ("delete_threshold", "max_compacted_files", "max_compacted_bytes")
+REWRITE_OPTIONS = (
+    "delete_threshold",
+    "max_compacted_files",
+    "max_compacted_bytes",
+    "max_seconds",
+    "max_commits",
+)
+# With an end in time the work on a table is in parts, or it could only end between tables.
+_PARTS_IN_TIME: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +76,15 @@ class _Planned:
 
     plan: CompactionPlan
     tasks: tuple[RewriteTask, ...]
+
+    def part(self, start: int, end: int) -> _Planned:
+        plan = replace(self.plan, groups=self.plan.groups[start:end])
+        return _Planned(plan, self.tasks[start:end])
+
+    def after(self, earlier: TableResult | None) -> _Planned:
+        """Return the same, once an earlier part has done this to the table."""
+        live = self.plan.live if earlier is None else earlier.files_after
+        return replace(self, plan=replace(self.plan, live=live, earlier=earlier))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +98,31 @@ class _Budget:
         files = None if self.files is None else self.files - len(groups)
         size = None if self.size is None else self.size - sum(group.size for group in groups)
         return _Budget(files, size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """In how many commits the work on a table is put in, and until when any of it is begun."""
+
+    commits: int
+    end: float
+
+    @classmethod
+    def of(cls, options: OperationOptions, started: float) -> _Pace:
+        seconds = options.seconds("max_seconds")
+        commits = options.integer("max_commits", at_least=1)
+        if seconds is None:
+            return cls(commits or 1, math.inf)
+        return cls(commits or _PARTS_IN_TIME, started + seconds)
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.end
+
+    def parts(self, planned: _Planned) -> list[_Planned]:
+        size = -(-len(planned.tasks) // self.commits)
+        starts = range(0, len(planned.tasks), max(size, 1))
+        return [planned.part(start, start + size) for start in starts]
 
 
 _PlanOne = Callable[[LakeView, Table, _Budget], _Planned]
@@ -126,21 +171,40 @@ def _compact(job: Job, plan_one: _PlanOne, *, commits_merges: bool) -> Operation
         job.options.size("max_compacted_bytes"),
     )
 
+    pace = _Pace.of(job.options, started)
+    so_far: dict[str, TableResult] = {}
+
     def do(table: Table) -> list[TableResult]:
         nonlocal left
-        done = job.find_done(table.full_name)
+        name = table.full_name
+        done = job.find_done(name)
         if done is not None:
             return [done]
         with job.lake.view() as view:
-            planned = plan_one(view, view.table(table.full_name), left)
+            budget = _Budget(0, 0) if pace.is_over else left
+            planned = plan_one(view, view.table(name), budget)
         _describe(job, planned.plan)
-        result = planned.plan.result()
-        if planned.tasks and not job.dry_run:
-            result = _run(job, planned, commits_merges=commits_merges)
-        left = left.without(planned.plan.groups)
+        result = replace(planned.plan, earlier=so_far.get(name)).result()
+        parts = [] if job.dry_run else pace.parts(planned)
+        for number, part in enumerate(parts):
+            if number and pace.is_over:
+                waiting = sum(len(g.files) for p in parts[number:] for g in p.plan.groups)
+                return [replace(result, remaining=result.remaining + waiting)]
+            keyed = number == len(parts) - 1
+            result = _run(job, part.after(so_far.get(name)), keyed, commits_merges)
+            so_far[name] = result
+            left = left.without(part.plan.groups)
+        if job.dry_run:
+            left = left.without(planned.plan.groups)
         return [result]
 
-    results = each_table(job, tables, do)
+    results = [
+        # Of a table that failed, what was committed before is done.
+        replace(so_far[result.table], error=result.error)
+        if result.error and result.table in so_far
+        else result
+        for result in each_table(job, tables, do)
+    ]
     remaining = sum(result.remaining for result in results)
     counts = {"files_left_for_the_next_run": remaining} if remaining else {}
     return finished(job, started, before, results, counts=counts)
@@ -190,6 +254,7 @@ def _plan_rewrite(
         files,
         deleted,
         threshold,
+        parquet_options(view.options, table).target_file_size,
         max_compacted_files=budget.files,
         max_compacted_bytes=budget.size,
     )
@@ -223,12 +288,17 @@ def _task(
     )
 
 
-def _run(job: Job, planned: _Planned, *, commits_merges: bool) -> TableResult:
+def _run(job: Job, planned: _Planned, keyed: bool, commits_merges: bool) -> TableResult:
+    """Write the outputs of some groups and commit them; only the last commit has the job's key.
+
+    A try that finds the key does no more; one that finds the table half done goes on with it.
+    """
     plan = planned.plan
+    name = plan.table.full_name
     written = job.runner.run(
         partial(rewrite, settings=job.settings),
         planned.tasks,
-        f"{job.operation} {plan.table.full_name}: {len(planned.tasks)} groups",
+        f"{job.operation} {name}: {len(planned.tasks)} groups",
     )
     outputs = [
         (g, w) for g, w in zip(plan.groups, written, strict=True) if not isinstance(w, LakeError)
@@ -238,7 +308,9 @@ def _run(job: Job, planned: _Planned, *, commits_merges: bool) -> TableResult:
     try:
         if error is not None and not outputs:
             raise error
-        info = job.info_for(plan.table.full_name)
+        info = job.info_for(name)
+        if not keyed:
+            info = replace(info, key=None)
         if commits_merges:
             pairs = [(group, made[0]) for group, made in outputs]
             commit = commit_merge(job.lake, plan, pairs, info)
@@ -253,8 +325,8 @@ def _run(job: Job, planned: _Planned, *, commits_merges: bool) -> TableResult:
     result = commit.value
     if result is None:  # an earlier try, taken for dead, has committed after all
         discard(job.lake, (file.path for file in files))
-        return told_by(commit, plan.table.full_name)
-    return replace(result, error=str(error)) if error else result
+        return told_by(commit, name)
+    return replace(result, error=result.error or str(error)) if error else result
 
 
 def _describe(job: Job, plan: CompactionPlan) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -216,4 +217,5 @@ def _job_of(job: Job, means: _Means, catalog: str, step: Step) -> Job:
         lake=Lake.open(own, storage=job.lake.storage, connections=means.connections),
         runner=means.jobs.for_tenant(catalog),
         info=replace(job.info, key=key, message=message),
+        most_tables=sys.maxsize,  # the ledger adds up all of them
     )
