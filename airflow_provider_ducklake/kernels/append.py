@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import duckdb
 import pyarrow as pa
@@ -18,6 +16,7 @@ from airflow_provider_ducklake.kernels.connection import (
     open_connection,
 )
 from airflow_provider_ducklake.kernels.conversion import conversion_sql, match_names
+from airflow_provider_ducklake.kernels.incoming import Incoming
 from airflow_provider_ducklake.kernels.parquet import ROW_ID, write_parquet_files
 from airflow_provider_ducklake.kernels.partitioning import (
     PartitionKey,
@@ -27,7 +26,6 @@ from airflow_provider_ducklake.kernels.partitioning import (
 from airflow_provider_ducklake.kernels.sorting import order_by
 from airflow_provider_ducklake.kernels.tasks import AppendTask
 from airflow_provider_ducklake.lake.columns import Column
-from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.lake.identifiers import quote_identifier, quote_literal
 from airflow_provider_ducklake.lake.model import WrittenFile
 
@@ -60,9 +58,21 @@ def append(
     incoming = Incoming.of(batches)
     if incoming is None:
         return ()
-    with open_connection(settings) as connection, incoming.registered(connection):
-        rows = converted(connection, task.columns, incoming.schema)
-        return write_rows(connection, rows, task, settings)
+    files: list[WrittenFile] = []
+    with open_connection(settings) as connection:
+        try:
+            # Partitions are gathered in a table, which can be read again.
+            for negative_zeros in incoming.parts() if task.partition is None else (None,):
+                with incoming.registered(connection):
+                    rows = converted(connection, task.columns, incoming.schema)
+                    files += write_rows(
+                        connection, rows, task, settings, negative_zeros=negative_zeros
+                    )
+        except BaseException:
+            for file in files:
+                discard(file.path, settings)
+            raise
+    return tuple(files)
 
 
 def write_rows(
@@ -72,6 +82,7 @@ def write_rows(
     settings: KernelSettings,
     *,
     row_ids: bool = False,
+    negative_zeros: bool | None = None,
 ) -> tuple[WrittenFile, ...]:
     """Write the rows of a query to new files of a table, sorted and partitioned as it asks.
 
@@ -81,94 +92,15 @@ def write_rows(
         task: Columns, partitioning, order and Parquet options.
         settings: Memory, scratch and storage.
         row_ids: The query ends in `_ducklake_internal_row_id`, which is written too.
+        negative_zeros: Whether any row has one; None means the query can be run again if so.
 
     Raises:
         BadInput, ConfigurationError, StorageError: As for `append`.
     """
     if task.partition is None:
-        return _write_whole(connection, rows, task, settings, row_ids)
+        return _write_whole(connection, rows, task, settings, row_ids, negative_zeros)
     keys = partition_keys(connection, task.partition, task.columns)
     return _write_partitions(connection, rows, keys, task, settings, row_ids)
-
-
-class Incoming:
-    """The batches as one stream, in a schema DuckDB reads without losing anything."""
-
-    @classmethod
-    def of(cls, batches: Iterable[pa.RecordBatch]) -> Incoming | None:
-        """Return the stream of some batches; None where there is none."""
-        iterator = iter(batches)
-        first = next(iterator, None)
-        if first is None:
-            return None
-        return cls(chain([first], iterator), _carried(first.schema))
-
-    def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
-        self.schema = schema
-        self.failure: Exception | None = None
-        self._batches = batches
-
-    @contextmanager
-    def registered(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-        """Let the connection read the stream, once, as `incoming`."""
-        reader = pa.RecordBatchReader.from_batches(self.schema, self._stream())
-        connection.register("incoming", reader)
-        try:
-            yield
-        except BadInput:
-            # DuckDB wraps what went wrong in the source of the batches; its own words are better.
-            if self.failure is not None:
-                raise self.failure from None
-            raise
-
-    def _stream(self) -> Iterator[pa.RecordBatch]:
-        try:
-            for batch in self._batches:
-                yield batch if batch.schema == self.schema else self._cast(batch)
-        except Exception as error:
-            self.failure = error
-            raise
-
-    def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if batch.schema.names != self.schema.names:
-            raise BadInput("the batches do not all have the same columns in the same order")
-        arrays = []
-        for field, array in zip(self.schema, batch.columns, strict=True):
-            try:
-                arrays.append(array if array.type == field.type else array.cast(field.type))
-            except pa.ArrowInvalid as error:
-                raise BadInput(
-                    f"column {field.name}: {array.type} cannot be read as {field.type} without "
-                    f"loss: {str(error).splitlines()[0]}"
-                ) from None
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-
-def _carried(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with the types DuckDB would cut or refuse replaced by exact ones."""
-    return pa.schema([pa.field(field.name, _carried_type(field.type)) for field in schema])
-
-
-def _carried_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind) and kind.tz is not None and kind.unit == "ns":
-        return pa.timestamp("us", kind.tz)
-    if pa.types.is_duration(kind) and kind.unit == "ns":
-        return pa.duration("us")
-    if pa.types.is_date64(kind):
-        return pa.date32()
-    if pa.types.is_float16(kind):
-        return pa.float32()
-    if pa.types.is_decimal256(kind):
-        return pa.decimal128(38, kind.scale)
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _carried_type(f.type)) for f in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_carried_type(kind.key_type), _carried_type(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(_carried_type(kind.value_type))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(_carried_type(kind.value_type))
-    return kind
 
 
 def converted(
@@ -227,6 +159,7 @@ def _write_whole(
     task: AppendTask,
     settings: KernelSettings,
     row_ids: bool,
+    negative_zeros: bool | None,
 ) -> tuple[WrittenFile, ...]:
     if task.sort_keys:
         numbered = f"SELECT *, row_number() OVER () AS {_ARRIVAL} FROM ({rows})"
@@ -241,6 +174,7 @@ def _write_whole(
         task.options,
         settings,
         write_row_ids=row_ids,
+        negative_zeros=negative_zeros,
     )
 
 

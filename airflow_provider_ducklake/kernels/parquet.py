@@ -6,10 +6,10 @@ import base64
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
 
 import duckdb
 
@@ -21,7 +21,11 @@ from airflow_provider_ducklake.kernels.connection import (
     scratch,
     upload,
 )
-from airflow_provider_ducklake.kernels.exactness import guard_exactness
+from airflow_provider_ducklake.kernels.exactness import (
+    NEGATIVE_ZERO,
+    guard_exactness,
+    guard_zeros,
+)
 from airflow_provider_ducklake.kernels.tasks import ParquetOptions
 from airflow_provider_ducklake.kernels.written_statistics import parse_statistics
 from airflow_provider_ducklake.lake.columns import Column
@@ -33,6 +37,8 @@ ROW_ID: Final = "_ducklake_internal_row_id"
 ROW_ID_FIELD: Final = 2147483540
 SNAPSHOT_ID: Final = "_ducklake_internal_snapshot_id"
 SNAPSHOT_ID_FIELD: Final = 2147483539
+
+_Written = TypeVar("_Written")
 
 _CODECS: Final = ("uncompressed", "brotli", "gzip", "snappy", "lz4", "lz4_raw", "zstd")
 
@@ -72,10 +78,13 @@ def write_parquet(
         ConfigurationError: An option is wrong, or encryption is not possible here.
         StorageError: The file cannot be written. Nothing is left of a file that failed.
     """
-    plan = _Plan(columns, options, write_row_ids, write_snapshot_ids)
-    with _target(path, settings) as local:
-        [row] = _copy(connection, select_sql, parameters, local, plan, ("USE_TMP_FILE false",))
-        return plan.describe(row, path)
+
+    def write(plan: _Plan) -> WrittenFile:
+        with _target(path, settings) as local:
+            [row] = _copy(connection, select_sql, parameters, local, plan, ("USE_TMP_FILE false",))
+            return plan.describe(row, path)
+
+    return _true_to_zeros(write, _Plan(columns, options, write_row_ids, write_snapshot_ids))
 
 
 def write_parquet_files(
@@ -88,6 +97,7 @@ def write_parquet_files(
     settings: KernelSettings,
     *,
     write_row_ids: bool = False,
+    negative_zeros: bool | None = None,
 ) -> tuple[WrittenFile, ...]:
     """Write the rows of a query to as many files as `target_file_size` asks for, in order.
 
@@ -96,6 +106,7 @@ def write_parquet_files(
     Args:
         directory: Full path of the directory, with or without a slash at its end.
         write_row_ids: The query ends in `_ducklake_internal_row_id`.
+        negative_zeros: Whether any row has one; None means the query can be run again if so.
 
     Returns:
         The files in the order of their rows; none when the query has no rows.
@@ -103,7 +114,6 @@ def write_parquet_files(
     Raises:
         BadInput, ConfigurationError, StorageError: As for `write_parquet`.
     """
-    plan = _Plan(columns, options, write_row_ids)
     stem = f"ducklake-{uuid7()}"
     extra = (
         f"FILE_SIZE_BYTES {max(1, options.target_file_size)}",
@@ -112,23 +122,29 @@ def write_parquet_files(
         "WRITE_EMPTY_FILE false",
     )
     directory = directory.rstrip("/") + "/"
-    final = local_path(directory)
-    if final is not None:
-        _make_directory(final)
-        try:
-            rows = _copy(connection, select_sql, parameters, final, plan, extra)
-        except BaseException:
-            _remove_all(final, stem)
-            raise
-        return tuple(plan.describe(row, directory + os.path.basename(row[0])) for row in rows)
-    with scratch(settings) as local:
-        rows = _copy(connection, select_sql, parameters, local, plan, extra)
-        files = []
-        for row in rows:
-            written = plan.describe(row, directory + os.path.basename(row[0]))
-            upload(row[0], written.path, settings)
-            files.append(written)
-        return tuple(files)
+
+    def write(plan: _Plan) -> tuple[WrittenFile, ...]:
+        final = local_path(directory)
+        if final is not None:
+            _make_directory(final)
+            try:
+                rows = _copy(connection, select_sql, parameters, final, plan, extra)
+            except BaseException:
+                _remove_all(final, stem)
+                raise
+            return tuple(plan.describe(row, directory + os.path.basename(row[0])) for row in rows)
+        with scratch(settings) as local:
+            rows = _copy(connection, select_sql, parameters, local, plan, extra)
+            files = []
+            for row in rows:
+                written = plan.describe(row, directory + os.path.basename(row[0]))
+                upload(row[0], written.path, settings)
+                files.append(written)
+            return tuple(files)
+
+    return _true_to_zeros(
+        write, _Plan(columns, options, write_row_ids, negative_zeros=negative_zeros)
+    )
 
 
 def new_file_name() -> str:
@@ -158,6 +174,7 @@ class _Plan:
     options: ParquetOptions
     write_row_ids: bool = False
     write_snapshot_ids: bool = False
+    negative_zeros: bool | None = None
     encryption_key: str | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -179,6 +196,8 @@ class _Plan:
         yield f"FIELD_IDS {{{', '.join(ids)}}}"
         yield "GEOPARQUET_VERSION 'NONE'"
         yield from _tuning(self.options)
+        if self.negative_zeros:
+            yield "DICTIONARY_SIZE_LIMIT 0"
         if self.encryption_key is not None:
             yield f"ENCRYPTION_CONFIG {encryption_sql(self.encryption_key)}"
 
@@ -200,6 +219,18 @@ class _Plan:
         )
 
 
+class _NegativeZeroError(Exception):
+    """Rows have negative zeros, which dictionaries would take for 0.0."""
+
+
+def _true_to_zeros(write: Callable[[_Plan], _Written], plan: _Plan) -> _Written:
+    """Write by a plan, and without dictionaries when negative zeros turn up on the way."""
+    try:
+        return write(plan)
+    except _NegativeZeroError:
+        return write(replace(plan, negative_zeros=True))
+
+
 def _copy(
     connection: duckdb.DuckDBPyConnection,
     select_sql: str,
@@ -211,15 +242,23 @@ def _copy(
     options = ", ".join((*plan.copy_options(), *extra))
     if plan.encryption_key is not None:
         load_openssl(connection)
-    guarded = guard_exactness(plan.columns)
-    if guarded is not None:
-        internal = "".join(f", {name}" for name, _ in plan.internal_columns())
-        select_sql = f"SELECT {guarded}{internal} FROM ({select_sql})"
+    guards = [guard_exactness(plan.columns)]
+    if plan.negative_zeros is None:
+        guards.append(guard_zeros(plan.columns))
+    internal = "".join(f", {name}" for name, _ in plan.internal_columns())
+    for guarded in guards:
+        if guarded is not None:
+            select_sql = f"SELECT {guarded}{internal} FROM ({select_sql})"
     with duckdb_errors("write Parquet", target):
-        if plan.options.row_group_size_bytes is None:
-            statement = f"COPY ({select_sql}) TO {quote_literal(target)} ({options})"
-            return connection.execute(statement, list(parameters)).fetchall()
-        return _copy_by_size(connection, select_sql, parameters, target, options)
+        try:
+            if plan.options.row_group_size_bytes is None:
+                statement = f"COPY ({select_sql}) TO {quote_literal(target)} ({options})"
+                return connection.execute(statement, list(parameters)).fetchall()
+            return _copy_by_size(connection, select_sql, parameters, target, options)
+        except duckdb.Error as error:
+            if NEGATIVE_ZERO in str(error):
+                raise _NegativeZeroError from None
+            raise
 
 
 def _copy_by_size(

@@ -82,15 +82,10 @@ def open_context(name: str, master: str | None = None) -> Iterator[SparkContext]
 
 
 def sql_session(context: SparkContext) -> SparkSession:
-    """Return a session of our own in a running application, for DataFrames and SQL."""
+    """Return the session of a running application, for DataFrames and SQL."""
     from pyspark.sql import SparkSession
 
-    session = SparkSession(context).newSession()
-    for key, value in _SETTINGS.items():
-        # An application we did not start has other ideas of time zones and casts.
-        if key.startswith("spark.sql."):
-            session.conf.set(key, value)
-    return session
+    return SparkSession(context)
 
 
 def _log_quietly() -> None:

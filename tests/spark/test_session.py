@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_ducklake.spark.session import open_context, sql_session
+from airflow_provider_ducklake.spark.session import open_context
 
 
 def test_an_application_of_somebody_else_is_left_running(spark: SparkSession) -> None:
     with open_context("a job in a notebook") as context:
         assert context is spark.sparkContext
     assert spark.range(3).count() == 3
-
-
-def test_a_session_keeps_its_settings_to_itself(spark: SparkSession) -> None:
-    name = "spark.sql.session.timeZone"
-    theirs = sql_session(spark.sparkContext)
-    theirs.conf.set(name, "Asia/Tokyo")
-    assert sql_session(spark.sparkContext).conf.get(name) == "UTC"
-    assert theirs.conf.get(name) == "Asia/Tokyo"
