@@ -179,3 +179,16 @@ def test_merged_files_keep_them(lake: Directory) -> None:
     written = lake.rewrite(*sources, columns=columns, write_row_ids=False)
     rows = pq.read_table(written.path)["a"].to_pylist()
     assert spelled(rows) == spelled([0.0] * 50 + [-0.0] * 50 + [1.0] * 50)
+
+
+def test_the_order_of_a_query_is_kept(write: Writer, connection: duckdb.DuckDBPyConnection) -> None:
+    """With negative zeros and without: several row groups of a query that sorts."""
+    for last in ("0.5", "'-0.0'"):
+        rows = (
+            f"SELECT i * 7919 % 300007 AS k, CASE WHEN i = 9 THEN {last} ELSE i END::DOUBLE AS x "
+            "FROM range(300007) t(i)"
+        )
+        written = write(f"SELECT * FROM ({rows}) ORDER BY k DESC", "k int64, x double")
+        scan = f"read_parquet('{written.path}', file_row_number = true)"
+        wrong = f"SELECT count(*) FROM {scan} WHERE k <> 300006 - file_row_number"
+        assert connection.execute(wrong).fetchall() == [(0,)]
