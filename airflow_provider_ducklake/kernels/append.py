@@ -58,21 +58,17 @@ def append(
     incoming = Incoming.of(batches)
     if incoming is None:
         return ()
-    files: list[WrittenFile] = []
     with open_connection(settings) as connection:
-        try:
-            # Partitions are gathered in a table, which can be read again.
-            for negative_zeros in incoming.parts() if task.partition is None else (None,):
-                with incoming.registered(connection):
-                    rows = converted(connection, task.columns, incoming.schema)
-                    files += write_rows(
-                        connection, rows, task, settings, negative_zeros=negative_zeros
-                    )
-        except BaseException:
-            for file in files:
-                discard(file.path, settings)
-            raise
-    return tuple(files)
+
+        def write(negative_zeros: bool | None) -> tuple[WrittenFile, ...]:
+            rows = converted(connection, task.columns, incoming.schema)
+            return write_rows(connection, rows, task, settings, negative_zeros=negative_zeros)
+
+        if task.partition is None:
+            return incoming.write_in_parts(connection, write, settings)
+        # Partitions are gathered in a table, which can be read again.
+        with incoming.registered(connection):
+            return write(None)
 
 
 def write_rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 
@@ -10,7 +10,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_ducklake.kernels.connection import KernelSettings, discard
 from airflow_provider_ducklake.lake.errors import BadInput
+from airflow_provider_ducklake.lake.model import WrittenFile
 
 
 class Incoming:
@@ -31,16 +33,34 @@ class Incoming:
         self._batches = batches
         self._is_parted = self._has_zeros = False
 
-    def parts(self) -> Iterator[bool]:
-        """Yield for each part of the stream, to be read by itself: has it negative zeros?
+    def write_in_parts(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        write: Callable[[bool], Iterable[WrittenFile]],
+        settings: KernelSettings,
+    ) -> tuple[WrittenFile, ...]:
+        """Write the rows up to the first batch with a negative zero, then the others.
 
-        They make it write another file, and a stream cannot be read again: so it ends before the
-        first batch that has any, and goes on as the second part.
+        Negative zeros ask for files of another kind, and a stream cannot be read again.
+
+        Args:
+            connection: Where each part is `incoming` in turn.
+            write: Writes one part; told whether it has negative zeros.
+            settings: For removing the files of a call that fails.
         """
         self._is_parted = True
-        yield False
-        if self._has_zeros:
-            yield True
+        files: list[WrittenFile] = []
+        try:
+            with self.registered(connection):
+                files += write(False)
+            if self._has_zeros:
+                with self.registered(connection):
+                    files += write(True)
+        except BaseException:
+            for file in files:
+                discard(file.path, settings)
+            raise
+        return tuple(files)
 
     @contextmanager
     def registered(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:

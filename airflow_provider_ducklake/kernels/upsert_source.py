@@ -11,7 +11,6 @@ import pyarrow as pa
 from airflow_provider_ducklake.kernels.append import converted
 from airflow_provider_ducklake.kernels.connection import (
     KernelSettings,
-    discard,
     duckdb_errors,
     local_copy,
     open_connection,
@@ -82,33 +81,23 @@ def stage(
         return ()
     goes = f"coalesce(({task.delete_when}\n), false)" if task.delete_when else "false"
     columns = task.rows.columns
-    files: list[WrittenFile] = []
     with open_connection(settings) as connection:
-        try:
-            for negative_zeros in incoming.parts():
-                with incoming.registered(connection):
-                    rows = converted(
-                        connection,
-                        columns,
-                        incoming.schema,
-                        flag=(GOES.name, goes),
-                        aside=task.aside,
-                    )
-                    files += write_parquet_files(
-                        connection,
-                        rows,
-                        (),
-                        task.rows.directory,
-                        (*columns, GOES),
-                        task.rows.options,
-                        settings,
-                        negative_zeros=negative_zeros,
-                    )
-        except BaseException:
-            for file in files:
-                discard(file.path, settings)
-            raise
-    return tuple(files)
+
+        def write(negative_zeros: bool) -> tuple[WrittenFile, ...]:
+            flag = (GOES.name, goes)
+            rows = converted(connection, columns, incoming.schema, flag=flag, aside=task.aside)
+            return write_parquet_files(
+                connection,
+                rows,
+                (),
+                task.rows.directory,
+                (*columns, GOES),
+                task.rows.options,
+                settings,
+                negative_zeros=negative_zeros,
+            )
+
+        return incoming.write_in_parts(connection, write, settings)
 
 
 def gather_keys(task: KeysTask, settings: KernelSettings) -> WrittenFile:

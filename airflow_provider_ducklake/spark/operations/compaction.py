@@ -170,7 +170,6 @@ def _compact(job: Job, plan_one: _PlanOne, *, commits_merges: bool) -> Operation
         job.options.integer("max_compacted_files", at_least=1),
         job.options.size("max_compacted_bytes"),
     )
-
     pace = _Pace.of(job.options, started)
     so_far: dict[str, TableResult] = {}
 
