@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import obstore
 import pytest
 from moto.s3.models import s3_backends
+from packaging.version import Version
 
 from airflow_provider_ducklake.lake.errors import StorageError
 from airflow_provider_ducklake.storage import (
@@ -25,6 +27,8 @@ EVERY_KIND = (
     *("begin parts", "put part", "complete parts"),
 )
 PARTS = 20 << 20  # bytes of an object that is sent in three parts
+# Whether a failed upload takes its parts back: docs/storage.md tells of the versions that do not.
+ABORTS = Version(obstore.__version__) >= Version("0.12")
 
 
 def put_keys(server: S3Server, count: int) -> list[str]:
@@ -123,7 +127,8 @@ def test_a_part_that_fails_leaves_no_object_and_no_parts(
         faulty_s3.refuse("PUT" if "part" in refused else "POST", refused, 500, "InternalError")
         with pytest.raises(StorageError, match=f"cannot write {url}/large: InternalError"):
             faulty_s3.store.upload(f"{tmp_path}/large", f"{url}/large")
-        assert unfinished_uploads(faulty_s3.server) == []
+        if ABORTS:
+            assert unfinished_uploads(faulty_s3.server) == []
         assert not faulty_s3.store.exists(f"{url}/large")
 
 
