@@ -15,8 +15,9 @@ from airflow_provider_ducklake.hooks._values import (
     as_setting,
     nearest,
 )
-from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.errors import ConfigurationError, UnsupportedCatalog
 from airflow_provider_ducklake.lake.identifiers import quote_literal
+from airflow_provider_ducklake.lake.instants import parse_instant
 
 
 def _flag(value: Any, name: str) -> str:
@@ -35,8 +36,9 @@ def _text(value: Any, name: str) -> str:
 
 def _instant(value: Any, name: str) -> str:
     try:
-        instant = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    except ValueError:
+        # Not datetime.fromisoformat, which knows no `Z` before Python 3.11.
+        instant = value if isinstance(value, datetime) else parse_instant(str(value))
+    except UnsupportedCatalog:
         instant = None
     if instant is None or instant.tzinfo is None:
         raise ConfigurationError(

@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_ducklake.kernels.broken_source import blamed_on_sources
 from airflow_provider_ducklake.kernels.connection import (
     KernelSettings,
     discard,
@@ -67,7 +68,8 @@ def rewrite(task: RewriteTask, settings: KernelSettings) -> tuple[WrittenFile, .
         for data_file in task.sources:
             local = staged.enter_context(local_copy(data_file.path, settings))
             sources.append(_open(connection, data_file, local, settings))
-        return _write(connection, sources, task, settings) if sources else ()
+        with blamed_on_sources([source.file for source in sources], task.columns, settings):
+            return _write(connection, sources, task, settings) if sources else ()
 
 
 @dataclass(frozen=True, slots=True)
