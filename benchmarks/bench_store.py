@@ -182,6 +182,14 @@ def _drop(site: Site, catalog: str) -> float:
     return clock.seconds
 
 
+def _drop_fork(site: Site, catalog: str) -> float:
+    name = f"brief-{next(site.numbers)}"
+    site.admin.fork_catalog(catalog, name)
+    with Clock() as clock:
+        site.admin.drop_catalog(name)
+    return clock.seconds
+
+
 def _plan_fleet(store: FilledStore) -> float:
     """Return the milliseconds of one plan over all catalogs: each of them has small files."""
     with Clock() as clock:
@@ -190,6 +198,11 @@ def _plan_fleet(store: FilledStore) -> float:
 
 
 # --- Help for the figures
+
+
+def _memory() -> int:
+    """Return how many bytes of memory the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @contextmanager
@@ -211,15 +224,17 @@ FIGURES: Final = (
     Figure("create", "read", _create),
     Figure("create, connection included", "read", _create_alone),
     Figure("fork", "fork", _fork),
-    Figure("fork, connection included", "fork", _fork_alone),
+    Figure("fork again, connection included", "fork", _fork_alone),
     Figure("attach, stock client", "read", _attach),
     Figure("list tables, stock client", "read", _list_by_stock_client),
     Figure("list tables, ours", "read", _list_by_us),
     Figure("list tables, ducklake_api", "read", _list_by_view),
+    Figure("list tables, ducklake_api, again", "read", _list_by_view),
     Figure("commit of 1 file", "commit", _commit_one),
     Figure("INSERT of 1,000 rows, stock client", "insert", _insert),
     Figure("commit of 1,000 files", "thousand", _commit_thousand, part=3),
     Figure("drop", "drop", _drop),
+    Figure("drop a fork just made", "fork", _drop_fork),
 )
 
 
@@ -235,7 +250,11 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--repeat", type=int, default=30, help="runs of each figure (30)")
     parser.add_argument("--seconds", type=float, default=3, help="for each rate of commits (3)")
-    parser.add_argument("--shared-buffers", default="1GB", help="of the server (1GB)")
+    parser.add_argument(
+        "--shared-buffers",
+        default=f"{_memory() // 4 >> 20}MB",
+        help="of the server (a quarter of the memory)",
+    )
     parser.add_argument("--directory", type=Path, help="where everything goes meanwhile")
     given = parser.parse_args(arguments)
     sizes = sorted(set(given.sizes))

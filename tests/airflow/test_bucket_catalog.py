@@ -71,6 +71,21 @@ def test_every_look_sees_what_is_in_the_bucket_then(lake: Place, copies: Path) -
     assert list(copies.iterdir()) == []
 
 
+@pytest.mark.parametrize("place", ["s3"], indirect=True)
+def test_the_storage_connection_opens_the_bucket_of_the_catalog(
+    lake: Place, connect: Connect
+) -> None:
+    """What the connection of the data's cloud says counts for the catalog, too."""
+    given = dict(lake.options)
+    cloud = {"region_name": given["aws_region"], "endpoint_url": given["aws_endpoint"]}
+    key, secret = given["aws_access_key_id"], given["aws_secret_access_key"]
+    connect("cloud", conn_type="aws", login=key, password=secret, extra=cloud)
+    extra = {"catalog_url": lake.url, "storage_conn_id": "cloud"}
+    connect("ducklake_default", conn_type="ducklake", extra=extra)
+    assert DuckLakeHook().lake().head().snapshot_id == 2
+    assert DuckLakeHook().get_records("SELECT id FROM first ORDER BY id") == [(1,), (2,)]
+
+
 def test_such_a_lake_is_only_read_through_the_hook(lake: Place) -> None:
     opened = DuckLakeHook().lake()
     with pytest.raises(ConfigurationError, match="change it with an operator"):
