@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.interop.catalog import referenced_files
 from tests.interop.judge import Judge
+from tests.interop.merges import merge
 from tests.interop.palette import write_parquet
 from tests.interop.writes import Writer
 
@@ -108,6 +109,18 @@ class Maintainer:
         rows = self.writer.rows(name, 1 + seed % 15, seed)
         self.judge.ingest(name, self.writer.shapes[name], rows)
 
+    def upsert(self, seed: int) -> None:
+        """Ingest with mode=merge: some rows replace others by their key, the rest are new."""
+        if not self.writer.shapes:
+            return
+        name = sorted(self.writer.shapes)[seed % len(self.writer.shapes)]
+        rows = self.writer.rows(name, 1 + seed % 9, seed)
+        there = sorted(int(row[0]) for row in self.judge.table(name).rows.values())
+        replaced = there[seed % 3 :: 1 + seed % 4]
+        for row, key in zip(rows[seed % 2 :], replaced, strict=False):
+            row[0] = (str(key), key)
+        merge(self.judge, name, self.writer.shapes[name], rows, "k")
+
     def register(self, seed: int) -> None:
         """add_data_files of one or two files somebody else wrote."""
         if not self.writer.shapes:
@@ -178,6 +191,7 @@ OPERATIONS: Final[dict[str, Callable[[Maintainer, int], None]]] = {
         Maintainer.cleanup,
         Maintainer.sweep,
         Maintainer.append,
+        Maintainer.upsert,
         Maintainer.register,
         Maintainer.checkpoint,
         Maintainer.restore,

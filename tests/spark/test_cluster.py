@@ -12,9 +12,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 import airflow_provider_ducklake.spark.entry as entry
+from airflow_provider_ducklake.lake.fault_points import VARIABLE, FaultPoint
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.results import OperationResult
 from tests.support.lakes import LakeUnderTest
@@ -82,9 +84,17 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.wait()
 
 
-def submit(master: str, directory: Path, *arguments: str) -> OperationResult:
-    """Run one job on the cluster by spark-submit and return its result."""
-    result_file = directory / "result.json"
+def submission(
+    master: str, directory: Path, *arguments: str, killed_at: FaultPoint | None = None
+) -> subprocess.Popen[str]:
+    """Begin one job on the cluster by spark-submit.
+
+    Args:
+        master: Its URL.
+        directory: Takes the result and the log.
+        *arguments: Of the job.
+        killed_at: Where the driver ends itself by SIGKILL.
+    """
     command = [
         str(spark_home() / "bin" / "spark-submit"),
         "--master",
@@ -96,13 +106,26 @@ def submit(master: str, directory: Path, *arguments: str) -> OperationResult:
         str(APPLICATION),
         *arguments,
         "--result-file",
-        str(result_file),
+        str(directory / "result.json"),
     ]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    (directory / "submit.log").write_text(done.stderr)
-    assert done.returncode == 0, done.stderr[-3_000:]
-    return OperationResult.from_dict(json.loads(result_file.read_text()))
+    if killed_at is not None:
+        environment[VARIABLE] = killed_at.value
+    with (directory / "submit.log").open("wb") as log:
+        return subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=log, text=True
+        )
+
+
+def result_of(process: subprocess.Popen[str], directory: Path) -> OperationResult:
+    """Wait for a job and return its result."""
+    assert process.wait(120) == 0, log_of(directory)[-3_000:]
+    return OperationResult.from_dict(json.loads((directory / "result.json").read_text()))
+
+
+def submit(master: str, directory: Path, *arguments: str) -> OperationResult:
+    """Run one job on the cluster by spark-submit and return its result."""
+    return result_of(submission(master, directory, *arguments), directory)
 
 
 def log_of(directory: Path) -> str:
@@ -135,3 +158,52 @@ def test_ingest_and_merge_on_a_cluster(master: str, sqlite_lake: Lakes) -> None:
     assert client.sql(f"SELECT count(*), sum(id) FROM t AT (VERSION => {version})") == expected
     client.close()
     assert lake.head().snapshot_id == merge.snapshot_after
+
+
+def test_a_driver_that_is_killed_and_run_again(master: str, sqlite_lake: Lakes) -> None:
+    """Before its commit nothing is there; after it a retry finds what was done."""
+    lake, judge = sqlite_lake
+    job = (
+        *("ingest", "--attach", judge.attach_string, "--table", "main.t"),
+        *("--sql", "SELECT id FROM range(0, 100, 1, 2)"),
+        *("--option", "create_table=true", "--commit-key", "run-1"),
+    )
+    first = submission(master, judge.directory, *job, killed_at=FaultPoint.UNCOMMITTED)
+    assert first.wait(120) != 0
+    assert lake.head().snapshot_id == 0
+    second = submission(master, judge.directory, *job, killed_at=FaultPoint.COMMITTED)
+    assert second.wait(120) != 0
+    committed = lake.head().snapshot_id
+    third = submit(master, judge.directory, *job)
+    assert third.already_done
+    assert lake.head().snapshot_id == committed
+    client = judge.client()
+    assert client.sql("SELECT count(*), sum(id) FROM t") == [(100, 4950)]
+    client.close()
+
+
+def test_an_executor_that_is_killed(master: str, sqlite_lake: Lakes) -> None:
+    """Its tasks are done again elsewhere; what it wrote in vain is no part of the table."""
+    _, judge = sqlite_lake
+    running = submission(
+        *(master, judge.directory, "ingest", "--attach", judge.attach_string),
+        *("--table", "main.t", "--option", "create_table=true"),
+        *("--sql", "SELECT id, md5(string(id)) AS text FROM range(0, 2000000, 1, 20)"),
+    )
+    data = Path(judge.data_path)
+    while running.poll() is None and not any(data.rglob("*.parquet")):
+        time.sleep(0.05)
+    executors = [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if any("CoarseGrainedExecutorBackend" in word for word in process.cmdline())
+    ]
+    assert executors, log_of(judge.directory)[-3_000:]
+    for executor in executors:
+        executor.kill()
+    result = result_of(running, judge.directory)
+    assert (result.tables[0].rows, result.tables[0].files_out) == (2_000_000, 20)
+    assert "Lost executor" in log_of(judge.directory)
+    client = judge.client()
+    assert client.sql("SELECT count(*), count(DISTINCT id) FROM t") == [(2_000_000, 2_000_000)]
+    client.close()
