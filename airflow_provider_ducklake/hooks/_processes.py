@@ -13,7 +13,7 @@ _POLL_SECONDS: Final = 0.05
 
 def session_members(session_id: int) -> list[int]:
     """Return the living processes of a session; those that only wait to be reaped do not count."""
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     members = []
     for pid in psutil.pids():
