@@ -235,7 +235,7 @@ def test_json_and_uri_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     for example in connections(ROOT / "README.md"):
         monkeypatch.setenv("AIRFLOW_CONN_DUCKLAKE_DEFAULT", example)
         places.append(DuckLakeHook().location())
-    assert len(places) == 10
+    assert len(places) == 12
     assert places[::2] == places[1::2]
 
 
