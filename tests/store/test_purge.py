@@ -117,6 +117,26 @@ def test_one_tenant_does_not_stop_the_purge(dropped: Dropped) -> None:
     assert (done.files_deleted, done.files_forgotten, done.catalogs) == (3, 3, 3)
 
 
+def test_a_link_below_the_root_leads_nowhere(dropped: Dropped, tmp_path: Path) -> None:
+    """What it leads to is not the dropped catalog's, whatever its rows say."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "f.parquet").write_bytes(b"PAR1")
+    (dropped.root / "odd").mkdir()
+    (dropped.root / "odd" / "link").symlink_to(theirs)
+    dropped.store.create_catalog("odd")
+    location = CatalogLocation.parse(f"ducklake:postgres:{dropped.conninfo}", catalog="odd")
+    with psycopg.connect(location.conninfo) as connection:
+        connection.execute(
+            "INSERT INTO lake.ducklake_files_scheduled_for_deletion "
+            "SELECT next_file_id + 1, 'link/f.parquet', true, now() FROM lake.ducklake_snapshot"
+        )
+    dropped.store.drop_catalog("odd")
+    done = dropped.store.purge(older_than="0 seconds", force=True)
+    assert (done.files_deleted, done.files_forgotten) == (1, 2)
+    assert (theirs / "f.parquet").exists()
+
+
 def test_a_shorter_wait_needs_force(dropped: Dropped) -> None:
     for soon in ("0 seconds", "47 hours", "2999-01-01 00:00:00+00"):
         with pytest.raises(SafetyRefusal, match=r"dropped less than 2 days ago.*force"):

@@ -71,7 +71,8 @@ class _File:
     @property
     def is_ours(self) -> bool:
         try:
-            return Location.parse(self.path).is_under(Location.parse(self.root))
+            # A link below the root may lead into somebody else's.
+            return Location.parse(self.path).real().is_under(Location.parse(self.root).real())
         except LakeError:
             # A tenant may have scheduled any text: one that is no path is none of ours.
             return False
