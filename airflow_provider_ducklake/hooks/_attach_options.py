@@ -15,9 +15,8 @@ from airflow_provider_ducklake.hooks._values import (
     as_setting,
     nearest,
 )
-from airflow_provider_ducklake.lake.errors import ConfigurationError, UnsupportedCatalog
+from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.lake.identifiers import quote_literal
-from airflow_provider_ducklake.lake.instants import parse_instant
 
 
 def _flag(value: Any, name: str) -> str:
@@ -36,9 +35,10 @@ def _text(value: Any, name: str) -> str:
 
 def _instant(value: Any, name: str) -> str:
     try:
-        # Not datetime.fromisoformat, which knows no `Z` before Python 3.11.
-        instant = value if isinstance(value, datetime) else parse_instant(str(value))
-    except UnsupportedCatalog:
+        # Python knows the `Z` since 3.11 only.
+        text = re.sub("Z$", "+00:00", str(value))
+        instant = value if isinstance(value, datetime) else datetime.fromisoformat(text)
+    except ValueError:
         instant = None
     if instant is None or instant.tzinfo is None:
         raise ConfigurationError(
