@@ -43,6 +43,19 @@ class Dropped:
         """Return a stock client."""
         return stock_client(self.conninfo, name)
 
+    def drop_with_scheduled(self, path: str, *, relative: bool, times: int = 1) -> None:
+        """Drop another catalog, `odd`, whose tenant wrote a path into its schedule."""
+        self.store.create_catalog("odd")
+        location = CatalogLocation.parse(f"ducklake:postgres:{self.conninfo}", catalog="odd")
+        with psycopg.connect(location.conninfo) as connection:
+            connection.execute(
+                "INSERT INTO lake.ducklake_files_scheduled_for_deletion "
+                "SELECT next_file_id + n, %s, %s, now() "
+                "FROM lake.ducklake_snapshot, generate_series(1, %s) n",
+                (path, relative, times),
+            )
+        self.store.drop_catalog("odd")
+
     def files(self) -> int:
         """Return how many Parquet files lie under the dropped catalog's root."""
         return len(list((self.root / "gone").rglob("*.parquet")))
@@ -103,15 +116,7 @@ def test_a_file_that_cannot_be_deleted_stays_scheduled(
 
 def test_one_tenant_does_not_stop_the_purge(dropped: Dropped) -> None:
     """Whatever a tenant wrote into its schedule, nothing outside its root is touched by it."""
-    dropped.store.create_catalog("odd")
-    location = CatalogLocation.parse(f"ducklake:postgres:{dropped.conninfo}", catalog="odd")
-    with psycopg.connect(location.conninfo) as connection:
-        connection.execute(
-            "INSERT INTO lake.ducklake_files_scheduled_for_deletion "
-            "SELECT next_file_id + n, 'https://example.org/x', false, now() "
-            "FROM lake.ducklake_snapshot, generate_series(1, 2) n"
-        )
-    dropped.store.drop_catalog("odd")
+    dropped.drop_with_scheduled("https://example.org/x", relative=False, times=2)
     dropped.store.drop_catalog("fork")
     done = dropped.store.purge(older_than="0 seconds", force=True)
     assert (done.files_deleted, done.files_forgotten, done.catalogs) == (3, 3, 3)
@@ -124,14 +129,7 @@ def test_a_link_below_the_root_leads_nowhere(dropped: Dropped, tmp_path: Path) -
     (theirs / "f.parquet").write_bytes(b"PAR1")
     (dropped.root / "odd").mkdir()
     (dropped.root / "odd" / "link").symlink_to(theirs)
-    dropped.store.create_catalog("odd")
-    location = CatalogLocation.parse(f"ducklake:postgres:{dropped.conninfo}", catalog="odd")
-    with psycopg.connect(location.conninfo) as connection:
-        connection.execute(
-            "INSERT INTO lake.ducklake_files_scheduled_for_deletion "
-            "SELECT next_file_id + 1, 'link/f.parquet', true, now() FROM lake.ducklake_snapshot"
-        )
-    dropped.store.drop_catalog("odd")
+    dropped.drop_with_scheduled("link/f.parquet", relative=True)
     done = dropped.store.purge(older_than="0 seconds", force=True)
     assert (done.files_deleted, done.files_forgotten) == (1, 2)
     assert (theirs / "f.parquet").exists()

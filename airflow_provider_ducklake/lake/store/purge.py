@@ -67,15 +67,7 @@ class _File:
     file_id: int
     path: str
     root: str
-
-    @property
-    def is_ours(self) -> bool:
-        try:
-            # A link below the root may lead into somebody else's.
-            return Location.parse(self.path).real().is_under(Location.parse(self.root).real())
-        except LakeError:
-            # A tenant may have scheduled any text: one that is no path is none of ours.
-            return False
+    is_ours: bool
 
 
 def purge(
@@ -171,10 +163,20 @@ def _scheduled(connection: Connection, cutoff: datetime, after: tuple[int, int])
         """,
         (cutoff, *after, _BATCH),
     )
-    return [
-        _File(catalog, file, join(root, path) if relative else path, root)
-        for catalog, file, path, relative, root in rows
-    ]
+    files = []
+    for catalog, file, path, relative, root in rows:
+        full = join(root, path) if relative else path
+        files.append(_File(catalog, file, full, root, _is_under(full, root)))
+    return files
+
+
+def _is_under(path: str, root: str) -> bool:
+    try:
+        # A link below the root may lead into somebody else's.
+        return Location.parse(path).real().is_under(Location.parse(root).real())
+    except LakeError:
+        # A tenant may have scheduled any text: one that is no path is none of ours.
+        return False
 
 
 def _forget(connection: Connection, files: Sequence[_File]) -> None:
