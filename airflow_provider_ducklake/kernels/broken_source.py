@@ -25,9 +25,10 @@ def blamed_on_sources(
 
     DuckDB reads while it writes, and tells of a damaged page as a failure of the output. So after
     a failure, and only then, each source is read alone, on a connection the error did not break.
+    The block has closed its own by then, so that a task has the memory of one.
 
     Args:
-        sources: Opened data files.
+        sources: Opened data files; the block may fill it in.
         columns: Columns of the table that are read from them.
         settings: For the connection.
 

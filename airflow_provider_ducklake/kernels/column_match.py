@@ -229,12 +229,12 @@ class _Matcher:
 
 def _unfit(source: ParquetField, target: str) -> str | None:
     """Tell why a leaf of a file cannot go into a column of some type; None when it can."""
-    held = _held_type(source)
     if source.duckdb_type == "VARIANT":
         return (
             "no client finds the parts of a VARIANT in a file that no lake wrote: load it in a "
             "DuckDB session, INSERT INTO the table FROM read_parquet(…)"
         )
+    held = _held_type(source)
     if held is None or target == "variant":
         return _unreadable(source) or "this type cannot be registered, load the data with ingest"
     if widens(held, target):

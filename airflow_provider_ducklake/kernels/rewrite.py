@@ -61,15 +61,20 @@ def rewrite(task: RewriteTask, settings: KernelSettings) -> tuple[WrittenFile, .
         StorageError: A source or the output cannot be reached.
         LakeError: Rows in minus deletes is not rows out; the output is removed.
     """
-    with open_connection(settings) as connection, ExitStack() as staged:
+    opened: list[SourceFile] = []
+    with (
+        ExitStack() as staged,
+        blamed_on_sources(opened, task.columns, settings),
+        open_connection(settings) as connection,
+    ):
         # With joins free to swap sides, the order of a file with many deletes would be lost.
         connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
         sources = []
         for data_file in task.sources:
             local = staged.enter_context(local_copy(data_file.path, settings))
             sources.append(_open(connection, data_file, local, settings))
-        with blamed_on_sources([source.file for source in sources], task.columns, settings):
-            return _write(connection, sources, task, settings) if sources else ()
+        opened += [source.file for source in sources]
+        return _write(connection, sources, task, settings) if sources else ()
 
 
 @dataclass(frozen=True, slots=True)

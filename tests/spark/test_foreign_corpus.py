@@ -20,7 +20,7 @@ from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.spark.runner import LocalRunner, SparkRunner
 from tests.interop.operations import Operations
 from tests.support.corpus import CORPUS, FILES, needs_corpus
-from tests.support.lakes import LakeUnderTest
+from tests.support.lakes import LakeFactory
 from tests.support.reference import ReferenceClient, Rows, normalise_row
 
 if TYPE_CHECKING:
@@ -104,12 +104,7 @@ class Trial:
 @pytest.fixture(scope="module")
 def trial(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
     """All files of the corpus, offered to one lake."""
-    from airflow_provider_ducklake.lake.location import CatalogLocation
-
-    directory = tmp_path_factory.mktemp("corpus")
-    attach, data = f"ducklake:sqlite:{directory}/catalog.sqlite", f"{directory}/data/"
-    location = CatalogLocation.parse(attach, data_path=data)
-    lake = LakeUnderTest("sqlite", attach, data, location, directory)
+    lake = LakeFactory("sqlite", tmp_path_factory.mktemp("corpus")).create()
     client = lake.client()
     client.set_option("data_inlining_row_limit", 0)
     trial = Trial(client, Operations(lake, client.make_way), SparkRunner(spark.sparkContext))
