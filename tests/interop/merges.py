@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from airflow_provider_ducklake.kernels.connection import KernelSettings
 from airflow_provider_ducklake.lake.commit import CommitInfo
+from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.results import TableResult
 from airflow_provider_ducklake.spark.operations import check_options, merge_batches
 from airflow_provider_ducklake.spark.operations._job import Job
@@ -32,6 +33,20 @@ def run_merge(
     """Merge batches into a table by our operation, without Spark."""
     judge.client.make_way()
     lake = judge.operations.open()
+    return merge_into(lake, table, batches, options, key=key, dry_run=dry_run, runner=runner)
+
+
+def merge_into(
+    lake: Lake,
+    table: str,
+    batches: Iterable[pa.RecordBatch],
+    options: Mapping[str, str],
+    *,
+    key: str | None = None,
+    dry_run: bool = False,
+    runner: Runner | None = None,
+) -> TableResult:
+    """Merge batches into a table of any lake."""
     job = Job(
         operation="ingest",
         lake=lake,

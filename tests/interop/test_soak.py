@@ -12,16 +12,20 @@ from typing import Final
 
 import pytest
 
+from tests.interop import soak
 from tests.interop.judge import Judge
-from tests.support import soak
 from tests.support.killed import PROCESSES
 from tests.support.lakes import LakeFactory
 
-SECONDS: Final = float(os.environ.get("DUCKLAKE_SOAK_SECONDS") or 10)
-WORKERS: Final = (soak.stock_writer, soak.stock_writer, soak.our_writer, soak.upkeep)
+SECONDS: Final = float(os.environ.get("DUCKLAKE_SOAK_SECONDS") or 60)
+WORKERS: Final = (
+    *(soak.stock_writer, soak.stock_writer, soak.our_writer, soak.our_writer),
+    *(soak.compactor, soak.cleaner),
+)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(SECONDS + 240)
 def test_everybody_at_once(scratch_directory: Path, postgres_database: str) -> None:
     judges = [
         Judge(LakeFactory("sqlite", scratch_directory).create()),
@@ -35,7 +39,7 @@ def test_everybody_at_once(scratch_directory: Path, postgres_database: str) -> N
         for number, worker in enumerate(WORKERS):
             ours, theirs = PROCESSES.Pipe(duplex=False)
             arguments = (judge.lake.location, number, SECONDS, theirs)
-            process = PROCESSES.Process(target=worker, args=arguments)
+            process = PROCESSES.Process(target=worker, args=arguments, name=worker.__name__)
             process.start()
             theirs.close()
             started.append((judge, process, ours))
@@ -44,8 +48,10 @@ def test_everybody_at_once(scratch_directory: Path, postgres_database: str) -> N
         rows, done = ours.recv()
         process.join(60)
         assert process.exitcode == 0
-        print(judge.lake.kind, dict(done))
+        print(judge.lake.kind, process.name, dict(done))
         assert any("refused" not in name for name in done), "a worker never got its turn"
+        if process.name == soak.cleaner.__name__:
+            assert done["orphans swept"], "a file that nobody knows was never removed"
         expected[id(judge)].update(rows.items())
     for judge in judges:
         found = judge.client.sql(f"SELECT id, v FROM {soak.TABLE}")
