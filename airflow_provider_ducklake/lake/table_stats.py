@@ -71,7 +71,7 @@ def add_rows(
     )
     _write_counters(session, table.table_id, after)
     by_file = [{s.column_id: s for s in of_file} for of_file in files]
-    current = _read_columns(session, table.table_id) if statistics.exists else {}
+    current = read_column_statistics(session, table.table_id) if statistics.exists else {}
     merged, unknown = [], []
     for column in _with_bounds(session, table):
         # A column added after the first rows has no row here: old rows hold its default.
@@ -101,6 +101,21 @@ def forget_bounds(session: Session, table_id: int, column_ids: Iterable[int]) ->
         column_ids,
         (table_id,),
     )
+
+
+def read_column_statistics(session: Session, table_id: int) -> Mapping[int, TableColumnStatistics]:
+    """Return what a table says of its leaf columns, by column id; no entry is unknown."""
+    query = (
+        "SELECT column_id, contains_null, contains_nan, min_value, max_value, extra_stats "
+        "FROM {ducklake_table_column_stats} WHERE table_id = ?"
+    )
+    rows = session.rows(query, (table_id,))
+    return {
+        int(column_id): TableColumnStatistics(
+            int(column_id), _flag(null), _flag(nan), low, high, extra
+        )
+        for column_id, null, nan, low, high, extra in rows
+    }
 
 
 def read_file_statistics(
@@ -148,20 +163,6 @@ def _write_counters(session: Session, table_id: int, statistics: TableStatistics
         )
     else:
         session.insert("ducklake_table_stats", [(table_id, *values)])
-
-
-def _read_columns(session: Session, table_id: int) -> Mapping[int, TableColumnStatistics]:
-    query = (
-        "SELECT column_id, contains_null, contains_nan, min_value, max_value, extra_stats "
-        "FROM {ducklake_table_column_stats} WHERE table_id = ?"
-    )
-    rows = session.rows(query, (table_id,))
-    return {
-        int(column_id): TableColumnStatistics(
-            int(column_id), _flag(null), _flag(nan), low, high, extra
-        )
-        for column_id, null, nan, low, high, extra in rows
-    }
 
 
 def _flag(value: object) -> bool | None:

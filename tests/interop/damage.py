@@ -224,6 +224,19 @@ REPAIRABLE: Final = (
         "next_file_id",
         (f"UPDATE ducklake_snapshot SET next_file_id = 1 WHERE snapshot_id = {_HEAD}",),
     ),
+    Damage(
+        "table_statistics",
+        (
+            "UPDATE ducklake_table_column_stats SET min_value = '8' "
+            "WHERE table_id = T AND column_id = 1",
+            "UPDATE ducklake_table_column_stats SET contains_null = false "
+            "WHERE table_id = T AND column_id = 2",
+            "UPDATE ducklake_table_column_stats SET min_value = NULL, max_value = NULL "
+            "WHERE table_id = P AND column_id = 1",
+        ),
+        deep=True,
+        rows=3,
+    ),
 )
 
 

@@ -288,6 +288,14 @@ _CLASSES: Final = (
         "repair where the rows are equal; else rewrite the table",
         "Keeps one of equal rows",
     ),
+    DamageClass(
+        "table_statistics",
+        "error",
+        "A table's statistics leave out a value that the statistics of a file name (deep)",
+        "A filter takes the table for empty, and rows are missing from answers",
+        "repair",
+        "Forgets what the table says of the column, for good: unknown is never wrong",
+    ),
     # Inlined rows.
     DamageClass(
         "inlined_table_missing",

@@ -12,6 +12,11 @@ from typing import Final
 from airflow_provider_ducklake.kernels.inspection import Inspection, InspectTask, inspect_files
 from airflow_provider_ducklake.lake.database.base import batches
 from airflow_provider_ducklake.lake.errors import DamagedLake, LakeError, StorageError
+from airflow_provider_ducklake.lake.fsck.bounds import (
+    TABLE_STATISTICS,
+    check_bounds,
+    commit_unknown,
+)
 from airflow_provider_ducklake.lake.fsck.catalog import check_catalog, table_names
 from airflow_provider_ducklake.lake.fsck.classes import CLASSES
 from airflow_provider_ducklake.lake.fsck.counters import TRANSACTION_LOCAL
@@ -46,6 +51,7 @@ FSCK_OPTIONS = ("objects", "deep", "repair", "max_examples")
 _WAVE: Final = 100_000  # files whose rows are in memory at a time
 _FOOTERS: Final = 200  # files a task looks into
 NEXT_ROW_ID: Final = "next_row_id"
+_BY_LOOKING: Final = (NEXT_ROW_ID, TABLE_STATISTICS)  # mended, though no rows of a catalog tell
 
 
 def fsck(job: Job) -> OperationResult:
@@ -63,6 +69,8 @@ def fsck(job: Job) -> OperationResult:
         job.report(_line(finding, names))
     if findings.counts.get(NEXT_ROW_ID):
         plan[NEXT_ROW_ID] = len({finding.table_id for finding in findings.of(NEXT_ROW_ID)})
+    if findings.counts.get(TABLE_STATISTICS):
+        plan[TABLE_STATISTICS] = findings.counts[TABLE_STATISTICS]
     repaired: dict[str, int] = {}
     left = findings.counts
     # Where something could not be looked at, nothing is touched.
@@ -155,6 +163,8 @@ def _check_footers(job: Job, findings: Findings, only: set[int] | None) -> int:
         findings.add(_of_files_in_use(job, inspections))
         if not findings.of(NEXT_ROW_ID):
             findings.add(_row_ids(job, table, inspections))
+        with job.lake.view() as view:
+            findings.add(check_bounds(view.session, table))
     return read
 
 
@@ -227,6 +237,8 @@ def _repair(
         try:
             if damage == NEXT_ROW_ID:
                 repaired[damage] = _repair_row_ids(job, findings)
+            elif damage == TABLE_STATISTICS:
+                repaired[damage] = sum(commit_unknown(job.lake, t) for t in _narrow_tables(job))
             else:
                 repaired[damage] = commit_repair(job.lake, damage)
         except LakeError as error:
@@ -251,12 +263,22 @@ def _repair_row_ids(job: Job, findings: Findings) -> int:
     return repaired
 
 
+def _narrow_tables(job: Job) -> list[Table]:
+    """Return the tables whose statistics leave something out."""
+    with job.lake.view() as view:
+        tables = chosen_tables(job, view, for_upkeep=False) if job.tables else view.tables()
+        return [table for table in tables if any(check_bounds(view.session, table))]
+
+
 def _left(job: Job, before: Findings) -> dict[str, int]:
     """Return what is still there after the repairs, class by class."""
     after = Findings(1)
+    narrow = _narrow_tables(job) if TABLE_STATISTICS in before.counts else ()
     with job.lake.view() as view:
         check_catalog(view, after)
-    mended = {*REPAIRS, NEXT_ROW_ID}
+        for table in narrow:
+            after.add(check_bounds(view.session, table))
+    mended = {*REPAIRS, *_BY_LOOKING}
     return {
         damage: after.counts.get(damage, 0) if damage in mended else count
         for damage, count in before.counts.items()
@@ -296,7 +318,7 @@ def _line(finding: Finding, names: Mapping[int, str]) -> str:
             "severity": damage.severity,
             "table": table,
             "advice": damage.advice,
-            "repairable": damage.name in REPAIRS or damage.name == NEXT_ROW_ID,
+            "repairable": damage.name in {*REPAIRS, *_BY_LOOKING},
         }
     )
 
