@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from collections.abc import Callable
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 import pyarrow.parquet as pq
+from hypothesis import strategies as st
 
 from airflow_provider_ducklake.kernels.connection import KernelSettings
 from airflow_provider_ducklake.kernels.register import inspect
@@ -19,9 +25,11 @@ from airflow_provider_ducklake.kernels.rewrite import rewrite
 from airflow_provider_ducklake.kernels.tasks import ParquetOptions, RegisterTask, RewriteTask
 from airflow_provider_ducklake.lake.columns import parse_columns
 from airflow_provider_ducklake.lake.errors import LakeError
+from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.model import DataFile
 from airflow_provider_ducklake.storage import StorageOptions
 
+HANG: Final = 60  # seconds; a file takes a few hundredths of one
 COLUMNS: Final = (
     "i INTEGER, n BIGINT, d DOUBLE, t VARCHAR, b BLOB, f BOOLEAN, "
     "ts TIMESTAMP, dec DECIMAL(12,3), l INTEGER[], s STRUCT(x INTEGER, y VARCHAR)"
@@ -113,6 +121,80 @@ KINDS: Final = tuple(_KINDS)
 IN_PLACE: Final = ("flip a bit", "set a byte", "zero", "lie")
 
 
+damages: Final = st.lists(
+    st.builds(
+        Damage,
+        kind=st.sampled_from((*KINDS, *IN_PLACE, *IN_PLACE)),
+        place=st.floats(0, 1),
+        in_footer=st.booleans(),
+        amount=st.integers(0, 1 << 20),
+    ),
+    max_size=2,
+)
+
+
+def damaged(data: bytes, changes: Iterable[Damage]) -> bytes:
+    """Return the bytes of a file after several changes."""
+    for change in changes:
+        data = change.apply(data)
+    return data
+
+
+class Child:
+    """A process that reads files, for one can end the process that reads it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.outcomes: Counter[str] = Counter()
+        self._columns: dict[Path, str] = {}
+        self._pool = self._new_pool()
+
+    def try_bytes(self, data: bytes, columns: str) -> str:
+        """Have the process register and rewrite a file of these bytes; return what it came to."""
+        with tempfile.TemporaryDirectory(dir=self.directory) as scratch:
+            path = f"{scratch}/f.parquet"
+            Path(path).write_bytes(data)
+            outcome = self._have(try_file, path, columns, scratch)
+        self.outcomes[outcome] += 1
+        return outcome
+
+    def columns_of(self, path: Path) -> str:
+        """Return the columns of a table that a file could be part of."""
+        if path not in self._columns:
+            self._columns[path] = self._have(read_columns, str(path))
+        return self._columns[path]
+
+    def _have(self, work: Callable[..., str], *arguments: str) -> str:
+        try:
+            return self._pool.submit(work, *arguments).result(HANG)
+        except (BrokenProcessPool, TimeoutError):
+            self.close()
+            self._pool = self._new_pool()
+            raise
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        for process in list((self._pool._processes or {}).values()):
+            process.kill()
+        self._pool.shutdown(cancel_futures=True)
+
+    @staticmethod
+    def _new_pool() -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+
+
+def read_columns(path: str) -> str:
+    """Return columns of the types that DuckDB sees in a file; any where it cannot read it."""
+    try:
+        with duckdb.connect() as connection:
+            found = connection.execute(f"DESCRIBE FROM read_parquet('{path}')").fetchall()
+        columns = ", ".join(f"{quote_identifier(name)} {kind}" for name, kind, *_ in found)
+        parse_columns(columns)
+    except (duckdb.Error, LakeError):
+        return "a INTEGER"
+    return columns
+
+
 def try_file(path: str, columns: str, scratch: str) -> str:
     """Register a file, then rewrite it, as two jobs would.
 
@@ -152,7 +234,9 @@ def try_file(path: str, columns: str, scratch: str) -> str:
         assert not os.path.isdir(out) or os.listdir(out) == []
         return "unreadable"
     with duckdb.connect() as connection:
-        selected = ", ".join(f"CAST({c.name} AS {c.sql_type})::VARCHAR" for c in table)
+        selected = ", ".join(
+            f"CAST({quote_identifier(c.name)} AS {c.sql_type})::VARCHAR" for c in table
+        )
         rows = [
             connection.execute(f"SELECT {selected} FROM read_parquet('{one}')").fetchall()
             for one in (path, written.path)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
@@ -16,59 +11,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_ducklake.lake.errors import LakeError
-from tests.kernels.broken_files import COLUMNS, IN_PLACE, KINDS, Damage, sound_files, try_file
+from tests.kernels.broken_files import (
+    COLUMNS,
+    Child,
+    Damage,
+    damaged,
+    damages,
+    sound_files,
+)
 from tests.kernels.data_files import Directory, numbers
+from tests.support.corpus import CORPUS, FILES, needs_corpus
 
 NAMES: Final = (
     *("duckdb snappy", "duckdb zstd", "duckdb uncompressed"),
     *("pyarrow dictionaries", "pyarrow plain", "pyarrow pages"),
 )
-HANG: Final = 60  # seconds; a file takes a few hundredths of one
-
-damages: Final = st.lists(
-    st.builds(
-        Damage,
-        kind=st.sampled_from((*KINDS, *IN_PLACE, *IN_PLACE)),
-        place=st.floats(0, 1),
-        in_footer=st.booleans(),
-        amount=st.integers(0, 1 << 20),
-    ),
-    max_size=2,
-)
-
-
-class Child:
-    """A process that reads files, for one can end the process that reads it."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.files = sound_files(directory)
-        self.outcomes: Counter[str] = Counter()
-        self._pool = self._new_pool()
-
-    def try_bytes(self, data: bytes) -> str:
-        """Have the process register and rewrite a file of these bytes; return what it came to."""
-        with tempfile.TemporaryDirectory(dir=self.directory) as scratch:
-            path = f"{scratch}/f.parquet"
-            Path(path).write_bytes(data)
-            try:
-                outcome = self._pool.submit(try_file, path, COLUMNS, scratch).result(HANG)
-            except (BrokenProcessPool, TimeoutError):
-                self.close()
-                self._pool = self._new_pool()
-                raise
-        self.outcomes[outcome] += 1
-        return outcome
-
-    def close(self) -> None:
-        """End the process, whatever it does."""
-        for process in list((self._pool._processes or {}).values()):
-            process.kill()
-        self._pool.shutdown(cancel_futures=True)
-
-    @staticmethod
-    def _new_pool() -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
 
 
 @pytest.fixture(scope="module")
@@ -79,19 +36,43 @@ def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
     child.close()
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Sound files."""
+    found = sound_files(tmp_path_factory.mktemp("sound"))
+    return {name: path.read_bytes() for name, path in found.items()}
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_sound_files_are_carried_over(child: Child, name: str) -> None:
-    assert child.try_bytes(child.files[name].read_bytes()) == "written"
+def test_sound_files_are_carried_over(child: Child, files: dict[str, bytes], name: str) -> None:
+    assert child.try_bytes(files[name], COLUMNS) == "written"
 
 
 @given(name=st.sampled_from(NAMES), changes=damages)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_damaged_files(child: Child, name: str, changes: list[Damage]) -> None:
+def test_damaged_files(
+    child: Child, files: dict[str, bytes], name: str, changes: list[Damage]
+) -> None:
     """At any place, most of all in the footer: sizes, counts and offsets that lie."""
-    data = child.files[name].read_bytes()
-    for change in changes:
-        data = change.apply(data)
-    child.try_bytes(data)
+    child.try_bytes(damaged(files[name], changes), COLUMNS)
+
+
+@needs_corpus
+@given(name=st.sampled_from(FILES or [""]), changes=damages)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damaged_files_of_others(child: Child, name: str, changes: list[Damage]) -> None:
+    """Writers, encodings and types of all kinds; a file that is odd by itself may be refused."""
+    data = (CORPUS / name).read_bytes()
+    child.try_bytes(damaged(data, changes), child.columns_of(CORPUS / name))
+
+
+@needs_corpus
+def test_a_geometry_that_is_none(child: Child) -> None:
+    """Found by the above: only the writer, which wants its bounding box, looks inside."""
+    path = CORPUS / "data" / "geospatial" / "geospatial-with-nan.parquet"
+    damage = Damage("zero", 0.375, in_footer=False, amount=19)
+    outcome = child.try_bytes(damage.apply(path.read_bytes()), child.columns_of(path))
+    assert outcome == "unreadable"
 
 
 def test_the_broken_one_of_many_is_named(tmp_path: Path) -> None:
