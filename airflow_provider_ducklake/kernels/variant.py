@@ -157,8 +157,11 @@ def _mended(value: bytes, at: int, end: int) -> bytes:
     """Return the value between two places with its texts of 64 bytes as they should be."""
     basic = value[at] & 3
     if value[at : at + 1] == _EMPTY_STRING and end - at == 1 + _WRONG_LENGTH:
-        header = bytes([_WITH_LENGTH[1] << 2])
-        return header + _WRONG_LENGTH.to_bytes(4, "little") + value[at + 1 : end]
+        return (
+            bytes([_WITH_LENGTH[1] << 2])
+            + _WRONG_LENGTH.to_bytes(4, "little")
+            + value[at + 1 : end]
+        )
     if basic not in (_OBJECT, _ARRAY):
         return value[at:end]
     start, count, ids, offsets = _parts(value, at)

@@ -73,6 +73,7 @@ def copy_variants(
     plain = f", SHREDDING {{{kinds}}}"
     table = f"variants_{uuid.uuid4().hex}"
     connection.execute(f"CREATE TEMP TABLE {table} AS {select_sql}", list(parameters))
+    name = value = ""
     try:
         for further in ("", plain):
             written = copy(f"FROM {table}", (), further)
@@ -80,12 +81,13 @@ def copy_variants(
             changed = _changed(connection, table, names, paths, encryption_key)
             if changed is None:
                 return written
+            name, value = changed
             for path in paths:
                 os.unlink(path)
         raise BadInput(
-            f"column {changed[0]} holds a VARIANT that DuckDB writes as another value, as it does "
-            "a text of exactly 64 bytes inside of values of many shapes: keep it in a column of "
-            f"its own; value {changed[1][:100]}"
+            f"column {name} holds a VARIANT that DuckDB writes as another value, as it does a text "
+            "of exactly 64 bytes inside of values of many shapes: keep it in a column of its own; "
+            f"value {value[:100]}"
         )
     finally:
         connection.execute(f"DROP TABLE {table}")

@@ -34,7 +34,7 @@ class Typed(NamedTuple):
 
 
 # Number and format of each kind; a decimal's format is of its digits, which follow its scale.
-KINDS: Final = {
+KINDS: Final[dict[str, tuple[int, Any]]] = {
     "int8": (3, "<b"), "int16": (4, "<h"), "int32": (5, "<i"), "int64": (6, "<q"),
     "double": (7, "<d"), "decimal4": (8, 4), "decimal8": (9, 8), "decimal16": (10, 16),
     "date": (11, "<i"), "timestamp": (12, "<q"), "timestamp_ntz": (13, "<q"), "float": (14, "<f"),
@@ -105,7 +105,7 @@ def _encode(value: Any, places: Mapping[str, int]) -> bytes:
     number, form = KINDS[value.kind]
     if isinstance(form, int):
         digits, scale = value.value
-        return bytes([number << 2, scale]) + digits.to_bytes(form, "little", signed=True)
+        return bytes([number << 2, scale]) + int(digits).to_bytes(form, "little", signed=True)
     return bytes([number << 2]) + struct.pack(form, value.value)
 
 
