@@ -111,6 +111,8 @@ def _leaf_statistics(leaf: Column, entries: Mapping[str, str]) -> ColumnStatisti
 def _bound(leaf: Column, text: str | None) -> str | None:
     if text is None or leaf.type not in TEXT_ORDERED:
         return text
+    if "\0" in text:  # a character PostgreSQL cannot hold
+        return None
     return text if len(text.encode()) < _LONGEST_BOUND else None
 
 
