@@ -10,6 +10,7 @@ from pyspark.sql.types import ArrayType, LongType, StructField, StructType, Vari
 
 from airflow_provider_ducklake.lake.errors import BadInput
 from tests.interop.judge import Judge
+from tests.interop.merges import run_merge
 from tests.spark.source.reading import read, write
 from tests.support.variants import Typed, decode, pairs
 
@@ -61,6 +62,16 @@ def test_what_is_written_is_read(sqlite_judge: Judge) -> None:
     assert len(found.rows) == len(VALUES) + 2
     shown = judge.client.sql("SELECT v.A, v.b[3]::VARCHAR, v::VARCHAR FROM t WHERE id = 0")
     assert shown == [(1, "-0.0", "{'A': 1, 'b': [" + "x" * 65 + ", NULL, -0.0]}")]
+
+
+def test_rows_merged_by_key(sqlite_judge: Judge) -> None:
+    """The source of a merge is kept in files meanwhile; its values are the same behind them."""
+    judge = sqlite_judge
+    judge.client.set_option("data_inlining_row_limit", 0)
+    write(judge.lake, "t", [[_rows([True, "x", False])]], ROW, create_table="true")
+    changes = [..., {"A": Typed("float", -0.0)}, Typed("int8", 3), "H" * 64]
+    run_merge(judge, "main.t", [_rows(changes)], {"merge_keys": "id"})
+    assert repr(_read(judge)) == repr({0: None, **dict(enumerate(changes[1:], 1))})
 
 
 def test_inside_other_types(sqlite_judge: Judge) -> None:
