@@ -25,7 +25,9 @@ from airflow_provider_ducklake.kernels.partitioning import (
 )
 from airflow_provider_ducklake.kernels.sorting import order_by
 from airflow_provider_ducklake.kernels.tasks import AppendTask
+from airflow_provider_ducklake.kernels.variant import from_parts_sql, has_variant, is_variant
 from airflow_provider_ducklake.lake.columns import Column
+from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.lake.identifiers import quote_identifier, quote_literal
 from airflow_provider_ducklake.lake.model import WrittenFile
 
@@ -141,6 +143,14 @@ def converted(
 def _checked(value: str, kind: DuckDBPyType, column: Column, field: pa.Field) -> str:
     if pa.types.is_null(field.type):
         converted = f"CAST(NULL AS {column.sql_type})"
+    elif has_variant(field.type):
+        if not is_variant(field.type) or column.type != "variant":
+            raise BadInput(
+                f"column {column.name}: a VARIANT goes into a column of type VARIANT only, and not "
+                f"inside of other types; the table wants {column.sql_type}: convert it before it "
+                "is written"
+            )
+        converted = value = from_parts_sql(value)
     else:
         converted = conversion_sql(value, kind, column)
     if column.nulls_allowed:

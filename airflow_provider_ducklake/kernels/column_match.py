@@ -231,8 +231,8 @@ def _unfit(source: ParquetField, target: str) -> str | None:
     """Tell why a leaf of a file cannot go into a column of some type; None when it can."""
     if source.duckdb_type == "VARIANT":
         return (
-            "no client finds the parts of a VARIANT in a file that no lake wrote: load it in a "
-            "DuckDB session, INSERT INTO the table FROM read_parquet(…)"
+            "no client finds the parts of a VARIANT in a file that no lake wrote: load the data "
+            "with ingest"
         )
     held = _held_type(source)
     if held is None or target == "variant":

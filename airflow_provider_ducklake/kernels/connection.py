@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import os
 import shutil
@@ -33,7 +34,13 @@ _DATA_ERRORS: Final = (
     duckdb.NotImplementedException,
 )
 # Damage that DuckDB reports as if the disk or itself had failed.
-_BROKEN_FILE: Final = ("Could not read enough bytes", "TProtocolException", "Corrupt")
+_BROKEN_FILE: Final = (
+    "Could not read enough bytes",
+    "TProtocolException",
+    "Corrupt",
+    "corruption",
+    "basic_string",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,3 +238,9 @@ def load_openssl(connection: duckdb.DuckDBPyConnection) -> None:
         raise ConfigurationError(
             f"DuckDB's httpfs extension does not load ({detail(error)}): {advice}"
         ) from None
+
+
+def encryption_sql(key: str) -> str:
+    """Return DuckDB's `encryption_config` value for a base64 key; never to be shown to anyone."""
+    raw = base64.b64decode(key)
+    return "{footer_key_value: '" + "".join(f"\\x{byte:02X}" for byte in raw) + "'::BLOB}"

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from airflow_provider_ducklake.kernels.connection import (
     KernelSettings,
     duckdb_errors,
+    encryption_sql,
     local_copy,
 )
-from airflow_provider_ducklake.kernels.parquet import encryption_sql, uuid7, write_parquet
+from airflow_provider_ducklake.kernels.parquet import uuid7, write_parquet
 from airflow_provider_ducklake.kernels.puffin import read_deletion_vector
 from airflow_provider_ducklake.kernels.tasks import ParquetOptions
 from airflow_provider_ducklake.lake.columns import Column

@@ -10,9 +10,8 @@ from typing import Any, Final
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
-from airflow_provider_ducklake.kernels.connection import duckdb_errors
+from airflow_provider_ducklake.kernels.connection import duckdb_errors, encryption_sql
 from airflow_provider_ducklake.kernels.encrypted_footer import encrypted_schema
-from airflow_provider_ducklake.kernels.parquet import encryption_sql
 from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.lake.identifiers import quote_literal
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.kernels.connection import KernelSettings, discard
+from airflow_provider_ducklake.kernels.variant import is_variant, require_exact
 from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.lake.model import WrittenFile
 
@@ -79,6 +80,9 @@ class Incoming:
         try:
             for batch in self._batches:
                 known = batch if batch.schema == self.schema else self._cast(batch)
+                for field, array in zip(self.schema, known.columns, strict=True):
+                    if is_variant(field.type):
+                        require_exact(array, field.name)
                 if self._is_parted and not self._has_zeros and has_negative_zero(known):
                     self._has_zeros = True
                     self._batches = chain([known], self._batches)
@@ -109,6 +113,8 @@ def _carried(schema: pa.Schema) -> pa.Schema:
 
 
 def _carried_type(kind: pa.DataType) -> pa.DataType:
+    if is_variant(kind):
+        return kind
     if pa.types.is_timestamp(kind) and kind.tz is not None and kind.unit == "ns":
         return pa.timestamp("us", kind.tz)
     if pa.types.is_duration(kind) and kind.unit == "ns":

@@ -16,6 +16,7 @@ import duckdb
 from airflow_provider_ducklake.kernels.connection import (
     KernelSettings,
     duckdb_errors,
+    encryption_sql,
     load_openssl,
     local_path,
     scratch,
@@ -27,6 +28,7 @@ from airflow_provider_ducklake.kernels.exactness import (
     guard_zeros,
 )
 from airflow_provider_ducklake.kernels.tasks import ParquetOptions
+from airflow_provider_ducklake.kernels.variant_files import copy_variants, has_variants
 from airflow_provider_ducklake.kernels.written_statistics import parse_statistics
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.errors import ConfigurationError, StorageError
@@ -160,12 +162,6 @@ def uuid7() -> uuid.UUID:
     return uuid.UUID(int=value & ~(0x3 << 62) | 0x2 << 62)
 
 
-def encryption_sql(key: str) -> str:
-    """Return DuckDB's `encryption_config` value for a base64 key; never to be shown to anyone."""
-    raw = base64.b64decode(key)
-    return "{footer_key_value: '" + "".join(f"\\x{byte:02X}" for byte in raw) + "'::BLOB}"
-
-
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """Everything about a file that is known before it is written."""
@@ -251,10 +247,18 @@ def _copy(
             select_sql = f"SELECT {guarded}{internal} FROM ({select_sql})"
     with duckdb_errors("write Parquet", target):
         try:
-            if plan.options.row_group_size_bytes is None:
-                statement = f"COPY ({select_sql}) TO {quote_literal(target)} ({options})"
-                return connection.execute(statement, list(parameters)).fetchall()
-            return _copy_by_size(connection, select_sql, parameters, target, options)
+
+            def copy(rows: str, values: Sequence[object], further: str) -> list[tuple[Any, ...]]:
+                if plan.options.row_group_size_bytes is not None:
+                    return _copy_by_size(connection, rows, values, target, options + further)
+                statement = f"COPY ({rows}) TO {quote_literal(target)} ({options}{further})"
+                return connection.execute(statement, list(values)).fetchall()
+
+            if has_variants(plan.columns):
+                return copy_variants(
+                    connection, select_sql, parameters, plan.columns, plan.encryption_key, copy
+                )
+            return copy(select_sql, parameters, "")
         except duckdb.Error as error:
             if NEGATIVE_ZERO in str(error):
                 raise _NegativeZeroError from None

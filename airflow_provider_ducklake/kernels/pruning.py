@@ -22,7 +22,7 @@ from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.model import DataFile, PartitionSpec
 from airflow_provider_ducklake.lake.statistics import ColumnStatistics
-from airflow_provider_ducklake.lake.types import FLOATING, WITHOUT_BOUNDS
+from airflow_provider_ducklake.lake.types import FLOATING, UNCOUNTED, WITHOUT_BOUNDS
 
 # Types whose partition values a wider type of the column still spells the same.
 _STABLE: Final = frozenset(
@@ -184,6 +184,8 @@ class _Question:
     def _null(self, subject: Node, *, wanted: bool) -> str:
         column = self._column(subject)
         if column is None or column not in self._columns or column.is_nested:
+            return _UNKNOWN
+        if column.type in UNCOUNTED:
             return _UNKNOWN
         nulls = self._fact(column, "null_count", pa.int64())
         return f"coalesce({nulls} {'> 0' if wanted else '< records'}, true)"

@@ -26,6 +26,7 @@ from airflow_provider_ducklake.kernels.projection import (
     project_source,
 )
 from airflow_provider_ducklake.kernels.tasks import RowShape, ScanTask
+from airflow_provider_ducklake.kernels.variant import to_parts_sql
 from airflow_provider_ducklake.lake.columns import Column, leaves
 from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
@@ -146,9 +147,15 @@ def shaped(rows: str, shape: RowShape, extra: Sequence[str] = ()) -> str:
         if name is not None:
             parts.append(f"{source} AS {quote_identifier(name)}")
     parts += extra
-    outputs = ", ".join(quote_identifier(name) for name in shape.outputs) or "0"
+    variants = {c.name for c in shape.columns if c.type == "variant"}
+    outputs = ", ".join(_output(name, name in variants) for name in shape.outputs) or "0"
     where = f" WHERE ({shape.condition}\n)" if shape.condition else ""
     return f"SELECT {outputs} FROM (SELECT {', '.join(parts) or '0'} FROM ({rows})){where}"
+
+
+def _output(name: str, is_variant: bool) -> str:
+    quoted = quote_identifier(name)
+    return f"{to_parts_sql(quoted)} AS {quoted}" if is_variant else quoted
 
 
 def batches(

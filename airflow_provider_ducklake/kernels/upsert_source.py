@@ -23,6 +23,7 @@ from airflow_provider_ducklake.kernels.parquet import (
 )
 from airflow_provider_ducklake.kernels.projection import POSITION, project
 from airflow_provider_ducklake.kernels.tasks import KeysTask, StageTask
+from airflow_provider_ducklake.kernels.variant import is_variant
 from airflow_provider_ducklake.lake.columns import Column, parse_type
 from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
@@ -57,8 +58,8 @@ def incoming_columns(schema: pa.Schema) -> tuple[Column, ...]:
     with duckdb.connect(":memory:") as connection:
         relation = connection.from_arrow(schema.empty_table())
         return tuple(
-            parse_type(str(kind), name)
-            for name, kind in zip(relation.columns, relation.types, strict=True)
+            parse_type("variant" if is_variant(field.type) else str(kind), name)
+            for field, name, kind in zip(schema, relation.columns, relation.types, strict=True)
         )
 
 

@@ -9,12 +9,15 @@ from typing import Final
 
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.statistics import ColumnStatistics
-from airflow_provider_ducklake.lake.types import FLOATING, TEXT_ORDERED, WITHOUT_BOUNDS
+from airflow_provider_ducklake.lake.types import (
+    FLOATING,
+    TEXT_ORDERED,
+    UNCOUNTED,
+    WITHOUT_BOUNDS,
+)
 
 # DuckDB cuts a longer text bound off here: it is no longer a value of the column.
 _LONGEST_BOUND: Final = 256
-# DuckDB 1.5 counts no values of these although there are some.
-_UNCOUNTED: Final = frozenset({"interval", "timetz"})
 
 
 def parse_statistics(
@@ -89,7 +92,7 @@ def _leaf_paths(column: Column, path: tuple[str, ...]) -> Iterator[tuple[tuple[s
 
 def _leaf_statistics(leaf: Column, entries: Mapping[str, str]) -> ColumnStatistics:
     size = _integer(entries.get("column_size_bytes"))
-    if leaf.type in _UNCOUNTED:
+    if leaf.type in UNCOUNTED:
         return ColumnStatistics(leaf.column_id, size_bytes=size)  # DuckDB counts none: unknown
     values, nulls = _integer(entries.get("num_values")), _integer(entries.get("null_count"))
     bounded = leaf.type not in WITHOUT_BOUNDS
@@ -108,6 +111,8 @@ def _leaf_statistics(leaf: Column, entries: Mapping[str, str]) -> ColumnStatisti
 def _bound(leaf: Column, text: str | None) -> str | None:
     if text is None or leaf.type not in TEXT_ORDERED:
         return text
+    if "\0" in text:  # a character PostgreSQL cannot hold
+        return None
     return text if len(text.encode()) < _LONGEST_BOUND else None
 
 

@@ -27,6 +27,7 @@ _SCALARS: Final = {
     "date": "date",
     "timestamp": "timestamptz",
     "timestamp_ntz": "timestamp",
+    "variant": "variant",
 }
 _SPARK_NAMES: Final = {name: spark for spark, name in _SCALARS.items()}
 # Spark has no such types, so their values come as something wider and are checked one by one:

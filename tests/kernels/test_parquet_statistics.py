@@ -80,6 +80,11 @@ def test_cut_bounds_are_unknown(write: Writer) -> None:
     assert (statistics.min_value, statistics.max_value) == ("a", None)
 
 
+def test_a_bound_that_postgresql_cannot_hold_is_unknown(write: Writer) -> None:
+    statistics = _statistics(write, "varchar", ["'a'", "'b' || chr(0)"])
+    assert (statistics.min_value, statistics.max_value) == ("a", None)
+
+
 def test_only_null(write: Writer) -> None:
     assert _statistics(write, "int32", ["NULL", "NULL"]) == ColumnStatistics(
         1, size_bytes=_statistics(write, "int32", ["NULL"]).size_bytes, value_count=0, null_count=2

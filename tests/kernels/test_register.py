@@ -92,7 +92,7 @@ REFUSED: Final = [
     ("timestamptz", "TIMESTAMP '2024-01-01 00:00:00'", "do not mix"),
     ("timestamp", "TIMESTAMP_NS '2024-01-01 00:00:00'", "nanoseconds would be cut off"),
     ("timestamp_ms", "TIMESTAMP '2024-01-01 00:00:00'", "TIMESTAMP"),
-    ("variant", "5::VARIANT", "load it in a DuckDB session"),
+    ("variant", "5::VARIANT", "load the data with ingest"),
     ("geometry", "'POINT (1 2)'::GEOMETRY", "GeoParquet 1"),
 ]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from airflow_provider_ducklake.kernels.partitioning import directory_values
 from airflow_provider_ducklake.kernels.rewrite import rewrite
 from airflow_provider_ducklake.kernels.tasks import AppendTask, RegisterTask, RewriteTask
+from airflow_provider_ducklake.lake.columns import leaves
 from airflow_provider_ducklake.lake.errors import LakeError
 from airflow_provider_ducklake.lake.model import DataFile, WrittenFile
 from airflow_provider_ducklake.lake.paths import Location
@@ -48,8 +49,8 @@ def copy_files(
 
     Returns:
         What was written; None where the rows have to go through Spark: for its partitions, for a
-        sort order, where files do not have exactly the table's columns, or are too few and large
-        to keep all cores busy.
+        sort order, a VARIANT, where files do not have exactly the table's columns, or are too few
+        and large to keep all cores busy.
 
     Raises:
         StorageError: A file cannot be read or written; what others wrote is removed.
@@ -80,6 +81,9 @@ def _groups(
     """
     if task.partition is not None or task.sort_keys:
         raise LakeError(f"{table_name} is partitioned or sorted")
+    if any(column.type == "variant" for column in leaves(task.columns)):
+        # Some that others wrote bring DuckDB down: not only the query, the whole instance.
+        raise LakeError(f"{table_name} has a VARIANT column, of which Spark reads more layouts")
     for name, as_written in _READ_AS_WRITTEN.items():
         if str(data.sparkSession.conf.get(name, as_written)).lower() != as_written:
             raise LakeError(f"{name} changes dates or timestamps")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_ducklake.kernels.variant import as_pairs, is_variant, require_exact
 from airflow_provider_ducklake.lake.columns import Column, find_column
 from airflow_provider_ducklake.lake.errors import BadInput, ConfigurationError
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
@@ -40,6 +41,7 @@ _EXACT: Final = {
     "timestamp_ms": ("timestamp_ntz", "TIMESTAMP"),
     "timestamp_s": ("timestamp_ntz", "TIMESTAMP"),
     "timestamptz": ("timestamp", "TIMESTAMP WITH TIME ZONE"),
+    "variant": ("variant", "VARIANT"),
 }
 # Spark lacks these, and a text says all of such a value.
 _AS_TEXT: Final = frozenset(
@@ -125,6 +127,10 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """
     arrays = []
     for field, array in zip(schema, batch.columns, strict=True):
+        if is_variant(field.type):
+            require_exact(array, field.name)
+            arrays.append(as_pairs(array, field.type))
+            continue
         _refuse_infinite(array, field.name)
         arrays.append(array if array.type == field.type else array.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -156,6 +162,11 @@ def _types(column: Column, path: str, as_text: bool) -> tuple[DataType, str]:
 def _scalar(column: Column, path: str, as_text: bool) -> tuple[DataType, str]:
     if digits := decimal_of(column.type):
         return _spark(f"decimal({digits[0]},{digits[1]})"), duckdb_type(column.type)
+    if column.type == "variant" and path != column.name:
+        raise BadInput(
+            f"column {path!r} is a variant inside another type, which no client of a lake can "
+            "write: name the columns you want in the option columns"
+        )
     if column.type in _EXACT:
         name, sql = _EXACT[column.type]
         return _spark(name), sql
@@ -187,6 +198,7 @@ def _spark(name: str) -> DataType:
         "date": types.DateType,
         "timestamp": types.TimestampType,
         "timestamp_ntz": types.TimestampNTZType,
+        "variant": types.VariantType,
     }
     if digits := decimal_of(name):
         return types.DecimalType(*digits)

@@ -89,15 +89,15 @@ def test_types_spark_lacks(sqlite_judge: Judge) -> None:
     judge = sqlite_judge
     columns = ", ".join(f'"c{i}" {kind}' for i, kind in enumerate(AS_TEXT))
     values = ", ".join(f"'{text}'::{kind}" for kind, text in AS_TEXT.items())
-    judge.client.sql(f"CREATE TABLE t ({columns}, s STRUCT(u UUID, l UTINYINT[]), w VARIANT)")
+    judge.client.sql(f"CREATE TABLE t ({columns}, s STRUCT(u UUID, l UTINYINT[]), w GEOMETRY)")
     uuid = AS_TEXT["UUID"]
-    row = f"{values}, {{'u': '{uuid}'::UUID, 'l': [255]}}, 1::VARIANT"
+    row = f"{values}, {{'u': '{uuid}'::UUID, 'l': [255]}}, 'POINT (1 2)'::GEOMETRY"
     judge.client.sql(f"INSERT INTO t SELECT {row} FROM range(20)")
     for column, kind in (
         ("c0", "uuid"),
         ("c1", "int128"),
         ("s", "'s.u' is uuid"),
-        ("w", "variant"),
+        ("w", "geometry"),
     ):
         with pytest.raises(BadInput, match=kind):
             read(judge.lake, "t", columns=column)
