@@ -162,3 +162,17 @@ def test_fields_of_structs(judge: Judge) -> None:
     new = {"xx": 4, "y": {"z": None, "n": 4}}
     judge.insert("main.t", [[("4", 4), ("{xx: 4, y: {z: NULL, n: 4}}", new)]])
     stock_upkeep(judge)
+
+
+def test_files_that_hold_columns_added_later(judge: Judge) -> None:
+    """A file that begins before a column of its own, as other clients may make: nothing is lost."""
+    judge.create_table("main.t", {"id": "INTEGER"})
+    before = judge.model.head
+    judge.alter("main.t", "ADD COLUMN n INTEGER", lambda t: t.add_column("n"))
+    judge.insert_values("main.t", (1, 10))
+    judge.insert_values("main.t", (2, 20))
+    _expire_to(judge, judge.model.head)
+    judge.change_catalog(f"UPDATE ducklake_data_file SET begin_snapshot = {before}")
+    assert _merge(judge).files_in == 2
+    judge.insert_values("main.t", (3, 30))
+    stock_upkeep(judge)
