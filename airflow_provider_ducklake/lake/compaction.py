@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from airflow_provider_ducklake.lake.columns import Column
-from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.model import DataFile, Table, WrittenFile
 from airflow_provider_ducklake.lake.results import Skipped, TableResult
+from airflow_provider_ducklake.lake.shapes import Shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,13 @@ class FileGroup:
     Attributes:
         columns: Columns to write.
         with_row_ids: The output has to carry row ids: they are not one unbroken run.
+        begin_snapshot: Where the output of a merge begins; one of a rewrite begins with its commit.
     """
 
     files: tuple[DataFile, ...]
     columns: tuple[Column, ...]
     with_row_ids: bool
+    begin_snapshot: int | None = None
 
     @property
     def size(self) -> int:
@@ -111,20 +113,18 @@ def plan_merge(
     table: Table,
     base: int,
     files: Sequence[DataFile],
-    columns_at: dict[int, tuple[Column, ...]],
-    versions: Sequence[tuple[int, int]],
+    shapes: Shapes,
     limits: MergeLimits,
     *,
     partitions: frozenset[tuple[str | None, ...]] | None = None,
 ) -> CompactionPlan:
-    """Group small files that may become one: same schema version, partition spec and values.
+    """Group small files that may become one: same partition spec and values, and one shape.
 
     Args:
         table: The table at the newest snapshot.
         base: That snapshot.
         files: Its live data files, in merge order.
-        columns_at: The table's columns at each file's begin snapshot.
-        versions: (begin snapshot, schema version) of the table, any order.
+        shapes: The shapes it has had.
         limits: Sizes and bounds.
         partitions: Only files with these partition values; None takes all.
 
@@ -132,36 +132,37 @@ def plan_merge(
     """
     largest = min(limits.target_file_size, limits.max_file_size or limits.target_file_size)
     reasons: Counter[str] = Counter()
-    ordered = sorted(versions)
-    begins = [begin for begin, _ in ordered]
-    groups: dict[tuple[object, ...], list[DataFile]] = defaultdict(list)
+    by_partition: dict[tuple[object, ...], dict[int, list[DataFile]]] = defaultdict(dict)
     for file in files:
+        shape = shapes.index_of(file)
         reason = _why_not_merged(file, limits.min_file_size, largest, partitions)
+        if reason is None and not shapes.can_hold(shape, [file]):
+            reason = shapes.why_not(shape)
         if reason:
             reasons[reason] += 1
         else:
-            known = bisect_right(begins, file.begin_snapshot)
-            version = ordered[known - 1][1] if known else -1
-            key = (version, file.partition_id, file.partition_values)
-            groups[key].append(file)
+            of_one = by_partition[file.partition_id, file.partition_values]
+            of_one.setdefault(shape, []).append(file)
+    alone = "nothing to merge it with" if len(by_partition) < 2 else "alone in its partition"
     merges: list[FileGroup] = []
     size = remaining = 0
-    for group in groups.values():
+    for group, why_apart in chain(*(_joined(found, shapes) for found in by_partition.values())):
         if 1 < len(group) < limits.min_files:
             reasons["fewer than min_files that belong together"] += len(group)
             continue
         for pack in _packs(group, limits.target_file_size, lambda file: file.file_size_bytes):
             if len(pack) == 1:
-                reasons[_why_alone(len(groups))] += 1
+                reasons[why_apart or alone] += 1
             elif _is_spent(len(merges), limits.max_compacted_files) or _is_spent(
                 size, limits.max_compacted_bytes
             ):
                 remaining += len(pack)
             else:
-                columns = columns_at[pack[0].begin_snapshot]
                 # Sorting mixes the sources' rows, so their order says nothing of row ids any more.
                 with_row_ids = bool(table.sort_keys) or not _adjacent(pack)
-                merges.append(FileGroup(tuple(pack), columns, with_row_ids))
+                begin = shapes.begin_of(pack)
+                columns = shapes.columns_at(begin)
+                merges.append(FileGroup(tuple(pack), columns, with_row_ids, begin))
                 size += merges[-1].size
     skipped = tuple(Skipped(reason, count) for reason, count in sorted(reasons.items()))
     return CompactionPlan(table, base, len(files), tuple(merges), skipped, remaining)
@@ -219,13 +220,26 @@ def plan_rewrite(
     return CompactionPlan(table, base, len(files), tuple(groups), skipped, remaining)
 
 
-def schema_versions(session: Session, table_id: int) -> list[tuple[int, int]]:
-    """Return (begin snapshot, schema version) of each shape a table has had."""
-    rows = session.rows(
-        "SELECT begin_snapshot, schema_version FROM {ducklake_schema_versions} WHERE table_id = ?",
-        (table_id,),
-    )
-    return [(int(begin), int(version)) for begin, version in rows]
+def _joined(
+    found: Mapping[int, list[DataFile]], shapes: Shapes
+) -> list[tuple[list[DataFile], str | None]]:
+    """Put the files of one partition together, shape after shape, as far as that is safe.
+
+    Returns:
+        Groups, each with the reason why it is apart from others, if there are any.
+    """
+    joined: list[tuple[list[DataFile], str | None]] = []
+    for shape in sorted(found):
+        files, why = found[shape], None
+        if joined:
+            older, why_older = joined.pop()
+            if shapes.can_hold(shape, older):
+                files, why = older + files, why_older
+            else:
+                why = shapes.why_not(shape)
+                joined.append((older, why))
+        joined.append((files, why))
+    return joined
 
 
 def _why_not_merged(
@@ -247,12 +261,6 @@ def _why_not_merged(
 
 def _is_spent(used: int, limit: int | None) -> bool:
     return limit is not None and used >= limit
-
-
-def _why_alone(groups: int) -> str:
-    if groups > 1:
-        return "alone among files of its schema version and partition"
-    return "nothing to merge it with"
 
 
 def _packs(

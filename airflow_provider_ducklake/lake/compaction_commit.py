@@ -47,16 +47,7 @@ def commit_merge(
             raise CommitConflict(f"{plan.table.full_name}: inputs of the merge went meanwhile")
         objects = [(file.data_file_id, file.path) for file in inputs]
         schedule_objects(writer.session, data_path, objects, writer.now)
-        new = [
-            NewDataFile(
-                file=output,
-                begin_snapshot=min(file.begin_snapshot for file in group.files),
-                row_id_start=_first_row_id(group, output),
-                partition_id=group.files[0].partition_id,
-                partial_max=max(file.partial_max or file.begin_snapshot for file in group.files),
-            )
-            for group, output in outputs
-        ]
+        new = [_merged(group, output) for group, output in outputs]
         add_data_files(writer, plan.table, _with_values(new, outputs))
         return _finished(writer, plan, [output for _, output in outputs])
 
@@ -94,6 +85,19 @@ def commit_rewrite(
 
     changes = compaction_changes("rewrite_delete", plan.table.table_id)
     return lake.commit(base=plan.base, changes=changes, write=write, info=info)
+
+
+def _merged(group: FileGroup, output: WrittenFile) -> NewDataFile:
+    begin = group.begin_snapshot
+    assert begin is not None
+    newest = max(file.partial_max or file.begin_snapshot for file in group.files)
+    return NewDataFile(
+        file=output,
+        begin_snapshot=begin,
+        row_id_start=_first_row_id(group, output),
+        partition_id=group.files[0].partition_id,
+        partial_max=max(begin, newest),
+    )
 
 
 def _first_row_id(group: FileGroup, output: WrittenFile) -> int | None:

@@ -12,6 +12,7 @@ from uuid import UUID
 import duckdb
 import pyarrow as pa
 
+from airflow_provider_ducklake.lake.columns import Column, parse_type
 from airflow_provider_ducklake.lake.identifiers import quote_identifier, quote_literal
 
 # SQL literal and Python value of the same thing.
@@ -75,6 +76,8 @@ VALUES: Final[Mapping[str, tuple[Pair, ...]]] = {
     ),
 }
 TYPES: Final = tuple(VALUES)
+# Fault of the reference: a struct inlined in SQLite or PostgreSQL loses quotes.
+_PLAIN: Final[tuple[Pair, ...]] = (("'x, y'", "x, y"), ("'plain'", "plain"), _NULL)
 
 # Changes of type that lose nothing; Python's value stays what it is.
 WIDER: Final[Mapping[str, str]] = {"INTEGER": "BIGINT", "UTINYINT": "INTEGER", "FLOAT": "DOUBLE"}
@@ -91,8 +94,25 @@ TRANSFORMS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def pick(type_name: str, seed: int) -> Pair:
-    """Return one value of a type's pool, chosen by any integer."""
-    pool = VALUES[type_name]
+    """Return one value of a type, chosen by any integer: of its pool, or made of its parts."""
+    pool = VALUES.get(type_name)
+    return pool[seed % len(pool)] if pool else _nested(parse_type(type_name), seed)
+
+
+def _nested(kind: Column, seed: int) -> Pair:
+    if seed % 5 == 0:
+        return _NULL
+    if kind.type == "struct":
+        parts = [(c.name, _nested(c, seed // 2 + at)) for at, c in enumerate(kind.children)]
+        text = ", ".join(f"'{name}': {literal}" for name, (literal, _) in parts)
+        return f"{{{text}}}", {name: value for name, (_, value) in parts}
+    if kind.type == "list":
+        text, value = _nested(kind.children[0], seed // 2)
+        return (f"[{text}, NULL]", [value, None]) if seed % 3 else ("[]", [])
+    if kind.type == "map":
+        text, value = _nested(kind.children[1], seed // 2)
+        return (f"MAP {{'k': {text}}}", {"k": value}) if seed % 3 else ("MAP {}", {})
+    pool = _PLAIN if kind.sql_type == "VARCHAR" else VALUES[kind.sql_type]
     return pool[seed % len(pool)]
 
 

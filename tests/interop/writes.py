@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Final
@@ -35,6 +35,7 @@ class Writer:
         sorted_by: Column a table is sorted by.
         identities: A number of each table that stays with it when it is renamed.
         past: What was known at snapshots.
+        statements: What can be written; by default `STATEMENTS`.
     """
 
     judge: Judge
@@ -43,6 +44,7 @@ class Writer:
     sorted_by: dict[str, str] = field(default_factory=dict)
     identities: dict[str, int] = field(default_factory=dict)
     past: dict[int, Shapes] = field(default_factory=dict)
+    statements: Mapping[str, Callable[[Writer, str, int], bool]] = field(default_factory=dict)
     _next_key: int = 0
     _next_name: int = 0
 
@@ -50,7 +52,7 @@ class Writer:
         """Issue one statement; one that makes no sense now becomes a small insert.
 
         Args:
-            kind: A key of `STATEMENTS`.
+            kind: `create`, or a key of `statements`.
             table: Which of the live tables, by position.
             seed: Decides everything else.
         """
@@ -60,7 +62,7 @@ class Writer:
             self._create(seed)
         else:
             name = sorted(self.shapes)[table % len(self.shapes)]
-            if not STATEMENTS[kind](self, name, seed):
+            if not (self.statements or STATEMENTS)[kind](self, name, seed):
                 self._insert(name, 1 + seed % 5, seed)
         self.remember()
 
@@ -82,7 +84,8 @@ class Writer:
             self._next_key += 1
         return rows
 
-    def _name(self, prefix: str) -> str:
+    def new_name(self, prefix: str) -> str:
+        """Return a name that nothing has had."""
         self._next_name += 1
         return f"{prefix}{self._next_name}"
 
@@ -92,7 +95,7 @@ class Writer:
         name = free[seed % len(free)]
         shape = {"k": "INTEGER"}
         for at in range(1 + seed % 3):
-            shape[self._name("c")] = TYPES[(seed // 3 + at * 5) % len(TYPES)]
+            shape[self.new_name("c")] = TYPES[(seed // 3 + at * 5) % len(TYPES)]
         self.judge.create_table(name, shape)
         self.shapes[name] = shape
         self.identities[name] = self._next_key
@@ -168,7 +171,7 @@ class Writer:
         shape = self.shapes[table]
         if len(shape) >= MAX_COLUMNS:
             return False
-        name, type_name = self._name("c"), TYPES[seed % len(TYPES)]
+        name, type_name = self.new_name("c"), TYPES[seed % len(TYPES)]
         literal, value = pick(type_name, seed // 2) if seed % 2 else ("NULL", None)
         if type_name.endswith(("]", ")")) and not type_name.startswith("DECIMAL"):
             literal, value = "NULL", None  # a nested column takes no default in the reference
@@ -183,14 +186,15 @@ class Writer:
         shape[name] = type_name
         return True
 
-    def _free_columns(self, table: str) -> list[str]:
+    def free_columns(self, table: str) -> list[str]:
+        """Return the columns that may be dropped or changed."""
         # The reference lets nobody drop or change a column the table is partitioned or sorted by.
         pinned = {*self.keys.get(table, ()), self.sorted_by.get(table)}
         return [name for name in list(self.shapes[table])[1:] if name not in pinned]
 
     def drop_column(self, table: str, seed: int) -> bool:
         """DROP COLUMN, never the key."""
-        names = self._free_columns(table)
+        names = self.free_columns(table)
         if not names:
             return False
         name = names[seed % len(names)]
@@ -200,10 +204,10 @@ class Writer:
 
     def rename_column(self, table: str, seed: int) -> bool:
         """RENAME COLUMN, never the key."""
-        names = self._free_columns(table)
+        names = self.free_columns(table)
         if not names:
             return False
-        old, new = names[seed % len(names)], self._name("r")
+        old, new = names[seed % len(names)], self.new_name("r")
         self.judge.alter(
             table,
             f'RENAME COLUMN "{old}" TO "{new}"',
@@ -216,7 +220,7 @@ class Writer:
     def widen_column(self, table: str, seed: int) -> bool:
         """ALTER COLUMN … TYPE to a wider one."""
         shape = self.shapes[table]
-        names = [name for name in self._free_columns(table) if shape[name] in WIDER]
+        names = [name for name in self.free_columns(table) if shape[name] in WIDER]
         if not names:
             return False
         name = names[seed % len(names)]
@@ -273,7 +277,7 @@ class Writer:
 
     def rename(self, table: str, seed: int) -> bool:
         """ALTER TABLE … RENAME TO."""
-        new = self._name("n")
+        new = self.new_name("n")
         self.judge.rename_table(table, new)
         self.shapes[f"main.{new}"] = self.shapes.pop(table)
         self.identities[f"main.{new}"] = self.identities.pop(table)

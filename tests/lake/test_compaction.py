@@ -13,8 +13,11 @@ from airflow_provider_ducklake.lake.compaction import (
     plan_rewrite,
 )
 from airflow_provider_ducklake.lake.model import DataFile, Schema, SortKey, Table
+from airflow_provider_ducklake.lake.shapes import Shape, Shapes
 
 COLUMNS = parse_columns("id int64")
+WIDER = parse_columns("id int64, more int64")
+ONE_SHAPE = Shapes(((0, COLUMNS),), (Shape(0, kept=0),))
 TABLE = Table(1, "", Schema(0, "main", "/d/main/"), "t", "/d/main/t/", COLUMNS)
 
 
@@ -49,14 +52,12 @@ def data_file(
 def merge(
     files: list[DataFile],
     target: int = 100,
-    versions: list[tuple[int, int]] | None = None,
+    shapes: Shapes = ONE_SHAPE,
     table: Table = TABLE,
     **limits: int,
 ) -> CompactionPlan:
     """Plan a merge of some files."""
-    columns = {file.begin_snapshot: COLUMNS for file in files}
-    bounds = MergeLimits(target, **limits)
-    return plan_merge(table, 50, files, columns, versions or [(0, 1)], bounds)
+    return plan_merge(table, 50, files, shapes, MergeLimits(target, **limits))
 
 
 sizes = st.lists(st.integers(1, 150), max_size=40)
@@ -100,9 +101,13 @@ def test_files_of_other_shape_or_partition_are_not_mixed() -> None:
         data_file(5, begin=2, partition=(None,)),
         data_file(6, begin=2),
     ]
-    plan = merge(files, versions=[(1, 1), (5, 2)])
+    shapes = Shapes(((1, COLUMNS), (5, WIDER)), (Shape(1, kept=1), Shape(5, kept=2)))
+    plan = merge(files, shapes=shapes)
     assert [[f.data_file_id for f in g.files] for g in plan.groups] == [[1, 2], [4, 5]]
-    assert [(s.count, "alone" in s.reason) for s in plan.skipped] == [(2, True)]
+    assert [(s.count, s.reason.split(":")[0]) for s in plan.skipped] == [
+        (1, "alone in its partition"),
+        (1, "schema changed at snapshot 5"),
+    ]
 
 
 def test_sizes_bound_what_is_taken() -> None:

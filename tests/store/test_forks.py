@@ -308,3 +308,22 @@ def test_forking_and_expiring_at_once(family: Family) -> None:
         thread.join()
     assert len(failures) == 1, "the snapshot is gone, so there is nothing to fork"
     assert rows(parent) == expected
+
+
+@pytest.mark.parametrize("who", ["ours", "stock"])
+def test_columns_of_the_past(family: Family, who: str) -> None:
+    """Files from before a column was renamed or widened are merged in a fork with all they hold."""
+    parent = family.create("parent")
+    parent.sql("CREATE TABLE t (i INTEGER, s VARCHAR)")
+    for start in (0, 100):
+        parent.sql(f"INSERT INTO t SELECT i, 'k' || i FROM range({start}, {start + 100}) r(i)")
+    parent.sql("ALTER TABLE t ALTER COLUMN i TYPE BIGINT")
+    parent.sql("ALTER TABLE t RENAME COLUMN s TO name")
+    fork = family.fork("parent", "fork")
+    before = rows(fork)
+    if who == "ours":
+        result = family.operations("fork").run("merge_adjacent_files", "main.t")
+        assert result.tables[0].files_in == 2
+    else:
+        fork.sql("CALL ducklake_merge_adjacent_files('lake', 't')")
+    assert rows(fork) == before == rows(parent)

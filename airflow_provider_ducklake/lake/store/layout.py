@@ -83,8 +83,11 @@ _WIDER: Final = {
     ("ducklake_data_file", "table_id"): '"table_id", "partition_id") '
     'INCLUDE ("end_snapshot", "file_size_bytes"'
 }
-# A specification that has ended may still be that of a file which has not.
-_WITH_ENDED_ROWS: Final = frozenset({"ducklake_partition_info", "ducklake_sort_info"})
+# A specification that has ended may still be that of a file which has not, and a column that has
+# ended is what files of its time were written with.
+_WITH_ENDED_ROWS: Final = frozenset(
+    {"ducklake_column", "ducklake_partition_info", "ducklake_sort_info"}
+)
 
 
 def statements() -> Iterator[str]:

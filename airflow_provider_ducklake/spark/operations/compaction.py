@@ -17,7 +17,6 @@ from airflow_provider_ducklake.lake.compaction import (
     MergeLimits,
     plan_merge,
     plan_rewrite,
-    schema_versions,
 )
 from airflow_provider_ducklake.lake.compaction_commit import commit_merge, commit_rewrite
 from airflow_provider_ducklake.lake.errors import (
@@ -28,8 +27,8 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.lake import LakeView
 from airflow_provider_ducklake.lake.model import PartitionSpec, Table
 from airflow_provider_ducklake.lake.options import OperationOptions, parse_fraction
-from airflow_provider_ducklake.lake.reader import column_versions
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
+from airflow_provider_ducklake.lake.shapes import read_shapes
 from airflow_provider_ducklake.spark.operations._job import (
     Job,
     chosen_tables,
@@ -150,7 +149,7 @@ class _MergeRequest:
 
 
 def merge_adjacent_files(job: Job) -> OperationResult:
-    """Merge small data files that share schema version, partition spec and partition values."""
+    """Merge small data files of one partition, across changes of schema where that is safe."""
     request = _MergeRequest.of(job.options)
     return _compact(job, partial(_plan_merge, request), commits_merges=True)
 
@@ -213,14 +212,12 @@ def _plan_merge(request: _MergeRequest, view: LakeView, table: Table, budget: _B
     options = parquet_options(view.options, table)
     target = request.target_file_size or options.target_file_size
     files = view.live_files(table)
-    columns = column_versions(view.session, table.table_id, [file.begin_snapshot for file in files])
     specs = partition_specs(view, files)
     plan = plan_merge(
         table,
         view.head.snapshot_id,
         files,
-        columns,
-        schema_versions(view.session, table.table_id),
+        read_shapes(view.session, table.table_id),
         MergeLimits(
             target,
             request.min_file_size,
