@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.commit import CommitInfo
 from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
-from airflow_provider_ducklake.spark.operations import compaction
+from airflow_provider_ducklake.spark.operations import _deadline
 from airflow_provider_ducklake.spark.runner import LocalRunner
 from tests.interop.aftermath import life_goes_on
 from tests.interop.judge import Judge
@@ -129,7 +129,7 @@ def test_time_ends_the_whole_call(
     """What has begun is committed; the rest, of other tables too, is said to remain."""
     fill(judge, operation)
     clock = [0.0]
-    monkeypatch.setattr(compaction, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(_deadline, "time", SimpleNamespace(monotonic=lambda: clock[0]))
 
     def tick(_: int) -> None:
         judge.client.make_way()
