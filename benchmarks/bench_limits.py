@@ -1,0 +1,269 @@
+"""Very long histories: a million snapshots expire, a hundred thousand small files are merged."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from airflow_provider_ducklake.lake.columns import parse_columns
+from airflow_provider_ducklake.lake.database import Session
+from airflow_provider_ducklake.lake.lake import Lake
+from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.lake.tables import create_table
+from airflow_provider_ducklake.spark.operations import run_operation, snapshots
+from airflow_provider_ducklake.spark.runner import LocalRunner
+from benchmarks.child import Cost, in_child
+from benchmarks.common import attached, one
+from benchmarks.long_history import COLUMNS, LongHistory
+from benchmarks.store_filling import running_server
+
+KEPT: Final = 100
+_KILLED_AFTER: Final = 3  # transactions
+_LINKS: Final = 20_000  # of one file; a file system has a limit
+_ROWS: Final = 130  # a file, which makes about 5 kB
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run each part at full size and at a tenth of it.
+
+    Returns:
+        0, or 1 when something is not as it has to be afterwards.
+    """
+    parser = argparse.ArgumentParser(prog="python -m benchmarks limits", description=__doc__)
+    parser.add_argument("--snapshots", type=int, default=1_000_000, help="to expire (1000000)")
+    parser.add_argument("--files", type=int, default=200_000, help="of these snapshots (200000)")
+    parser.add_argument("--merged", type=int, default=100_000, help="small files (100000)")
+    parser.add_argument("--target", default="32MB", help="size of merged files (32MB)")
+    parser.add_argument("--directory", type=Path, help="where everything goes meanwhile")
+    parser.add_argument("--only", choices=("expiry", "merge", "sweep"), help="one part")
+    given = parser.parse_args(arguments)
+    print(f"{os.cpu_count()} cores; memory before the work and at its peak")
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="bench-limits-", dir=given.directory) as home:
+        if given.only in (None, "expiry"):
+            for part in (10, 1):
+                history = LongHistory(given.snapshots // part, given.files // part)
+                wrong += _expire_on_each(Path(home, f"expiry-{part}"), history)
+        if given.only in (None, "merge"):
+            for part in (10, 1):
+                wrong += _merge(Path(home, f"merge-{part}"), given.merged // part, given.target)
+        if given.only in (None, "sweep"):
+            for part in (10, 1):
+                wrong += _sweep(Path(home, f"sweep-{part}"), given.merged // part)
+    return 1 if wrong else 0
+
+
+def _expire_on_each(home: Path, history: LongHistory) -> int:
+    home.mkdir()
+    wrong = _expire(CatalogLocation.parse(f"ducklake:sqlite:{home}/catalog.sqlite", data_path=f"{home}/data/"), history)
+    with running_server(home, []) as server:
+        location = CatalogLocation.parse(
+            f"ducklake:postgres:{server} dbname=postgres", data_path=f"{home}/data/"
+        )
+        return wrong + _expire(location, history)
+
+
+def _expire(location: CatalogLocation, history: LongHistory) -> int:
+    """Expire all but the last snapshots, killed once on the way; return 1 when something is off."""
+    history.fill(Lake.create(location))
+    print(f"\nexpire {history.snapshots:,} snapshots, {history.files:,} files: {location.kind}")
+    print("  dry run      ", planned := in_child(_expiry, location, True))
+    in_child(_expiry_until_killed, location)
+    with Lake.open(location).database.read() as session:
+        left = session.value("SELECT count(*) FROM {ducklake_snapshot}")
+        scheduled = session.value("SELECT count(*) FROM {ducklake_files_scheduled_for_deletion}")
+    expired = history.snapshots + 2 - left
+    print(f"  killed after {_KILLED_AFTER} transactions: {expired:,} snapshots are gone, valid")
+    print("  the next run ", rest := in_child(_expiry, location, False))
+    print("               ", ", ".join(f"{v:,} {k}" for k, v in rest.answer[1].items()))
+    freed = history.freed(history.newest - KEPT + 1)
+    counts = rest.answer[0]
+    return int(
+        expired != _KILLED_AFTER * snapshots.BATCH
+        or counts["snapshots_expired"] + expired != planned.answer[0]["snapshots_expired"]
+        or counts["data_files_scheduled"] + counts["delete_files_scheduled"] + scheduled
+        != sum(freed)
+        or freed[0] != planned.answer[0]["data_files_scheduled"]
+    )
+
+
+def _expiry(location: CatalogLocation, dry_run: bool) -> tuple[dict[str, int], dict[str, int]]:
+    Lake.open(location)  # the database's module is loaded
+    with _counted() as calls:
+        counts = _run("expire_snapshots", location, {"retain_last": str(KEPT)}, dry_run=dry_run)
+    return counts, dict(calls)
+
+
+def _expiry_until_killed(location: CatalogLocation) -> None:
+    done = snapshots.commit_expiry
+    batches = iter(range(_KILLED_AFTER))
+
+    def expire(*given: Any, **named: Any) -> Any:
+        if next(batches, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done(*given, **named)
+
+    snapshots.commit_expiry = expire  # type: ignore[attr-defined]
+    _run("expire_snapshots", location, {"retain_last": str(KEPT)})
+
+
+@contextmanager
+def _counted() -> Iterator[Counter[str]]:
+    """Count the statements on the catalog, and the transactions that write."""
+    calls: Counter[str] = Counter()
+
+    def count(kind: type[Session], name: str) -> Callable[..., Any]:
+        real = getattr(kind, name)
+
+        def counted(session: Session, *given: Any) -> Any:
+            calls["statements"] += 1
+            return real(session, *given)
+
+        return counted
+
+    for kind in Session.__subclasses__():
+        for name in {"_run", "_stream", "insert"} & set(vars(kind)):
+            setattr(kind, name, count(kind, name))
+    done = snapshots.commit_expiry
+
+    def expire(*given: Any, **named: Any) -> Any:
+        calls["transactions"] += 1
+        return done(*given, **named)
+
+    snapshots.commit_expiry = expire  # type: ignore[attr-defined]
+    yield calls
+
+
+def _run(
+    name: str,
+    location: CatalogLocation,
+    options: Mapping[str, str],
+    *,
+    runner: LocalRunner | None = None,
+    dry_run: bool = False,
+) -> dict[str, int]:
+    result = run_operation(
+        name,
+        Lake.open(location),
+        options,
+        runner=runner or LocalRunner(),
+        dry_run=dry_run,
+        report=lambda _: None,
+    )
+    if result.is_failed:
+        sys.exit(f"{name} failed: {[*result.failures, *result.failed_tables]}")
+    parts = {f"{table.table}: {key}": value for table in result.tables for key, value in (
+        ("in", table.files_in), ("out", table.files_out), ("remaining", table.remaining)
+    )}
+    return {**result.counts, **parts, "snapshot": result.snapshot_after or 0}
+
+
+@dataclass
+class _Apart(LocalRunner):
+    """Runs each task in a process of its own, and keeps what the largest took."""
+
+    largest: Cost | None = None
+    parts: int = 0
+
+    def run(self, function: Any, tasks: Sequence[Any], description: str = "") -> list[Any]:
+        """See `Runner.run`."""
+        self.parts += 1
+        costs = [in_child(function, task) for task in tasks]
+        self.largest = max([*costs, *filter(None, [self.largest])], key=lambda cost: cost.peak)
+        return [cost.answer for cost in costs]
+
+
+def _merge(home: Path, number: int, target: str) -> int:
+    """Merge very many small files; return 1 when the rows are not what they were."""
+    location = _small_files(home, number)
+    print(f"\nmerge {number:,} files of {_size(home):,} bytes to {target}, max_commits 8")
+    cost = in_child(_merged, location, target)
+    counts, largest, parts = cost.answer
+    print("  driver       ", cost)
+    print("  largest task ", largest)
+    print(f"                {counts['main.t: in']:,} files in, {counts['main.t: out']:,} out")
+    print(f"                {parts} parts, each its own commit")
+    with attached(home) as session:
+        found = one(session, "SELECT count(*), count(DISTINCT rowid), sum(price) FROM t")
+    return int(found[:2] != (number * _ROWS,) * 2 or round(found[2], 2) != round(_sum(number), 2))
+
+
+def _merged(location: CatalogLocation, target: str) -> tuple[dict[str, int], Cost | None, int]:
+    runner = _Apart()
+    options = {"target_file_size": target, "max_commits": "8"}
+    counts = _run("merge_adjacent_files", location, options, runner=runner)
+    return counts, runner.largest, runner.parts
+
+
+def _sum(number: int) -> float:
+    return number * sum(i / 100 for i in range(_ROWS))
+
+
+def _size(home: Path) -> int:
+    return Path(home, "file-0.parquet").stat().st_size
+
+
+def _small_files(home: Path, number: int) -> CatalogLocation:
+    """Make a lake of so many data files, each of a snapshot of its own, by linking a few."""
+    home.mkdir()
+    directory = home / "data" / "main" / "t"
+    directory.mkdir(parents=True)
+    for start in range(0, number, _LINKS):
+        source = home / f"file-{start}.parquet"
+        _write_file(source)
+        for n in range(start, min(start + _LINKS, number)):
+            os.link(source, directory / f"ducklake-{n:020}.parquet")
+    location = CatalogLocation.parse(f"ducklake:sqlite:{home}/catalog.sqlite", data_path=f"{home}/data/")
+    lake = Lake.create(location)
+    create_table(lake, "t", parse_columns(COLUMNS))
+    size = _size(home)
+    footer = int.from_bytes(Path(home, "file-0.parquet").read_bytes()[-8:-4], "little")
+    with lake.database.write() as session:
+        history = LongHistory(number, number)
+        history.fill_snapshots(session)
+        session.insert(
+            "ducklake_data_file",
+            (
+                (n, 1, n + 2, None, None, f"ducklake-{n:020}.parquet", 1, "parquet", _ROWS, size)
+                + (footer, n * _ROWS, None, None, None, None)
+                for n in range(number)
+            ),
+        )
+        session.execute(
+            "UPDATE {ducklake_table_stats} SET record_count = ?, next_row_id = ?, "
+            "file_size_bytes = ?",
+            (number * _ROWS, number * _ROWS, number * size),
+        )
+    return location
+
+
+def _write_file(path: Path) -> None:
+    with duckdb.connect(":memory:") as session:
+        session.execute(
+            "COPY (SELECT i AS id, i * 7919 % 1000 AS customer, i / 100 AS price, "
+            f"'product ' || i AS product, md5(i::VARCHAR) AS token FROM range({_ROWS}) t(i)) "
+            f"TO '{path}' (FORMAT parquet, FIELD_IDS {{id: 1, customer: 2, price: 3, product: 4, "
+            "token: 5})"
+        )
+
+
+def _sweep(home: Path, number: int) -> int:
+    """Sweep a directory of very many files, of which half are orphans."""
+    location = _small_files(home, number)
+    with Lake.open(location).database.write() as session:
+        session.execute("DELETE FROM {ducklake_data_file} WHERE data_file_id % 2 = 1")
+    print(f"\nsweep {number:,} objects, half of them orphans")
+    options = {"cleanup_all": "true", "force": "true", "max_fraction": "0.6"}
+    print("  driver       ", cost := in_child(_run, "delete_orphaned_files", location, options))
+    return int(cost.answer["files_deleted"] != number // 2)
