@@ -31,7 +31,7 @@ from benchmarks.store_filling import running_server
 KEPT: Final = 100
 _KILLED_AFTER: Final = 3  # transactions
 _LINKS: Final = 20_000  # of one file; a file system has a limit
-_ROWS: Final = 130  # a file, which makes about 5 kB
+_ROWS: Final = 80  # a file, which makes about 5 kB
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--snapshots", type=int, default=1_000_000, help="to expire (1000000)")
     parser.add_argument("--files", type=int, default=200_000, help="of these snapshots (200000)")
     parser.add_argument("--merged", type=int, default=100_000, help="small files (100000)")
-    parser.add_argument("--target", default="32MB", help="size of merged files (32MB)")
+    parser.add_argument("--target", default="512MB", help="size of merged files (512MB)")
     parser.add_argument("--directory", type=Path, help="where everything goes meanwhile")
     parser.add_argument("--only", choices=("expiry", "merge", "sweep"), help="one part")
     given = parser.parse_args(arguments)
@@ -64,9 +64,18 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if wrong else 0
 
 
+def _sqlite(home: Path) -> CatalogLocation:
+    return CatalogLocation.parse(
+        f"ducklake:sqlite:{home}/catalog.sqlite", data_path=f"{home}/data/"
+    )
+
+
 def _expire_on_each(home: Path, history: LongHistory) -> int:
     home.mkdir()
-    wrong = _expire(CatalogLocation.parse(f"ducklake:sqlite:{home}/catalog.sqlite", data_path=f"{home}/data/"), history)
+    wrong = _expire(
+        _sqlite(home),
+        history,
+    )
     with running_server(home, []) as server:
         location = CatalogLocation.parse(
             f"ducklake:postgres:{server} dbname=postgres", data_path=f"{home}/data/"
@@ -163,9 +172,15 @@ def _run(
     )
     if result.is_failed:
         sys.exit(f"{name} failed: {[*result.failures, *result.failed_tables]}")
-    parts = {f"{table.table}: {key}": value for table in result.tables for key, value in (
-        ("in", table.files_in), ("out", table.files_out), ("remaining", table.remaining)
-    )}
+    parts = {
+        f"{table.table}: {key}": value
+        for table in result.tables
+        for key, value in (
+            ("in", table.files_in),
+            ("out", table.files_out),
+            ("remaining", table.remaining),
+        )
+    }
     return {**result.counts, **parts, "snapshot": result.snapshot_after or 0}
 
 
@@ -224,19 +239,19 @@ def _small_files(home: Path, number: int) -> CatalogLocation:
         _write_file(source)
         for n in range(start, min(start + _LINKS, number)):
             os.link(source, directory / f"ducklake-{n:020}.parquet")
-    location = CatalogLocation.parse(f"ducklake:sqlite:{home}/catalog.sqlite", data_path=f"{home}/data/")
+    location = _sqlite(home)
     lake = Lake.create(location)
     create_table(lake, "t", parse_columns(COLUMNS))
     size = _size(home)
     footer = int.from_bytes(Path(home, "file-0.parquet").read_bytes()[-8:-4], "little")
+    facts, end = ("parquet", _ROWS, size, footer), (None,) * 4
     with lake.database.write() as session:
         history = LongHistory(number, number)
         history.fill_snapshots(session)
         session.insert(
             "ducklake_data_file",
             (
-                (n, 1, n + 2, None, None, f"ducklake-{n:020}.parquet", 1, "parquet", _ROWS, size)
-                + (footer, n * _ROWS, None, None, None, None)
+                (n, 1, n + 2, None, None, f"ducklake-{n:020}.parquet", 1, *facts, n * _ROWS, *end)
                 for n in range(number)
             ),
         )

@@ -13,7 +13,8 @@ from airflow_provider_ducklake.lake.tables import create_table
 
 COLUMNS: Final = "id int64, customer int64, price float64, product varchar, token varchar"
 _NUMBERS: Final = (
-    "WITH RECURSIVE n(i) AS (SELECT CAST(0 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?) "
+    "WITH RECURSIVE n(i) AS (SELECT CAST(0 AS BIGINT) "
+    "UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?) "
 )
 _FIRST: Final = 2  # snapshot: 0 is the lake's and 1 the table's
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -239,14 +240,20 @@ def column_versions(
         "column_order FROM {ducklake_column} WHERE table_id = ?"
     )
     rows = session.rows(query, (table_id,))
+    # Between two of these nothing changes: a table has few shapes, however many snapshots.
+    edges = sorted({edge for row in rows for edge in row[:2] if edge is not None})
+    shapes: dict[int, tuple[Column, ...]] = {}
     result = {}
     for snapshot_id in set(snapshot_ids):
-        visible = [
-            row[2:]
-            for row in rows
-            if row[0] <= snapshot_id and (row[1] is None or row[1] > snapshot_id)
-        ]
-        result[snapshot_id] = column_trees(visible)[table_id]
+        shape = bisect_right(edges, snapshot_id)
+        if shape not in shapes:
+            visible = [
+                row[2:]
+                for row in rows
+                if row[0] <= snapshot_id and (row[1] is None or row[1] > snapshot_id)
+            ]
+            shapes[shape] = column_trees(visible)[table_id]
+        result[snapshot_id] = shapes[shape]
     return result
 
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from airflow_provider_ducklake.lake.commit import CommitInfo
-from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
+from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.spark.operations import _deadline
-from airflow_provider_ducklake.spark.runner import LocalRunner
 from tests.interop.aftermath import life_goes_on
+from tests.interop.interference import Watched
 from tests.interop.judge import Judge
 from tests.support.lakes import on_two_kinds
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 
 OPERATIONS: dict[str, dict[str, Any]] = {
     "merge_adjacent_files": {},
@@ -26,22 +22,6 @@ OPERATIONS: dict[str, dict[str, Any]] = {
 PARTITIONS = 4
 
 pytestmark = [on_two_kinds, pytest.mark.parametrize("operation", OPERATIONS)]
-
-
-class Watched(LocalRunner):
-    """Calls something before the tasks of each part, with the part's number."""
-
-    def __init__(self, watch: Callable[[int], object]) -> None:
-        self._watch = watch
-        self.parts = 0
-
-    def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], description: str = ""
-    ) -> list[Result | LakeError]:
-        """See `Runner.run`."""
-        self.parts += 1
-        self._watch(self.parts)
-        return super().run(function, tasks, description)
 
 
 def fill(judge: Judge, operation: str) -> None:

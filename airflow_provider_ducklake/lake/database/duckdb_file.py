@@ -143,7 +143,8 @@ class DuckDBFileDatabase:
         if self._instance is None:
             self._instance = duckdb.connect(":memory:")
         with closing(self._instance.cursor()) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
+            # The bar would be drawn on the standard output of a job.
+            connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
             self._attach(connection, name, read_only, turn)
             try:
                 connection.execute("USE " + name)
