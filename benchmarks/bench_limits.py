@@ -1,4 +1,4 @@
-"""Very long histories: a million snapshots expire, a hundred thousand small files are merged."""
+"""Very long histories: a million snapshots expire, 100,000 files are merged, a bucket is swept."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,17 +19,25 @@ import duckdb
 
 from airflow_provider_ducklake.lake.columns import parse_columns
 from airflow_provider_ducklake.lake.database import Session
+from airflow_provider_ducklake.lake.expiry import commit_expiry
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.tables import create_table
-from airflow_provider_ducklake.spark.operations import run_operation, snapshots
+from airflow_provider_ducklake.spark.operations import (
+    _removal,
+    orphans,
+    run_operation,
+    snapshots,
+)
 from airflow_provider_ducklake.spark.runner import LocalRunner
+from airflow_provider_ducklake.storage import DeleteOutcome, Location, ObjectInfo
 from benchmarks.child import Cost, in_child
 from benchmarks.common import attached, one
 from benchmarks.long_history import COLUMNS, LongHistory
 from benchmarks.store_filling import running_server
 
 KEPT: Final = 100
+_ROOT: Final = "s3://bucket/lake/"
 _KILLED_AFTER: Final = 3  # transactions
 _LINKS: Final = 20_000  # of one file; a file system has a limit
 _ROWS: Final = 80  # a file, which makes about 5 kB
@@ -44,6 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--snapshots", type=int, default=1_000_000, help="to expire (1000000)")
     parser.add_argument("--files", type=int, default=200_000, help="of these snapshots (200000)")
     parser.add_argument("--merged", type=int, default=100_000, help="small files (100000)")
+    parser.add_argument("--objects", type=int, default=1_000_000, help="to sweep (1000000)")
     parser.add_argument("--target", default="512MB", help="size of merged files (512MB)")
     parser.add_argument("--directory", type=Path, help="where everything goes meanwhile")
     parser.add_argument("--only", choices=("expiry", "merge", "sweep"), help="one part")
@@ -60,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
                 wrong += _merge(Path(home, f"merge-{part}"), given.merged // part, given.target)
         if given.only in (None, "sweep"):
             for part in (10, 1):
-                wrong += _sweep(Path(home, f"sweep-{part}"), given.merged // part)
+                wrong += _sweep(Path(home, f"sweep-{part}"), given.objects // part)
     return 1 if wrong else 0
 
 
@@ -115,13 +125,12 @@ def _expiry(location: CatalogLocation, dry_run: bool) -> tuple[dict[str, int], d
 
 
 def _expiry_until_killed(location: CatalogLocation) -> None:
-    done = snapshots.commit_expiry
     batches = iter(range(_KILLED_AFTER))
 
     def expire(*given: Any, **named: Any) -> Any:
         if next(batches, None) is None:
             os.kill(os.getpid(), signal.SIGKILL)
-        return done(*given, **named)
+        return commit_expiry(*given, **named)
 
     snapshots.commit_expiry = expire  # type: ignore[attr-defined]
     _run("expire_snapshots", location, {"retain_last": str(KEPT)})
@@ -144,11 +153,10 @@ def _counted() -> Iterator[Counter[str]]:
     for kind in Session.__subclasses__():
         for name in {"_run", "_stream", "insert"} & set(vars(kind)):
             setattr(kind, name, count(kind, name))
-    done = snapshots.commit_expiry
 
     def expire(*given: Any, **named: Any) -> Any:
         calls["transactions"] += 1
-        return done(*given, **named)
+        return commit_expiry(*given, **named)
 
     snapshots.commit_expiry = expire  # type: ignore[attr-defined]
     yield calls
@@ -273,12 +281,48 @@ def _write_file(path: Path) -> None:
         )
 
 
+class _Bucket:
+    """A store that has nothing but names, and costs nothing to ask."""
+
+    def __init__(self, root: str, number: int) -> None:
+        self._root = root
+        self._number = number
+
+    def list(self, _: str) -> Iterator[ObjectInfo]:
+        """Yield the objects."""
+        for n in range(self._number):
+            location = Location.parse(f"{self._root}main/t/ducklake-{n:020}.parquet")
+            yield ObjectInfo(location, 5_000, datetime(2020, 1, 1, tzinfo=timezone.utc), None)
+
+    def delete(self, paths: Sequence[str], *, listed: bool) -> DeleteOutcome:
+        """Say that they are gone."""
+        return DeleteOutcome(deleted=tuple(paths) if listed else ())
+
+
 def _sweep(home: Path, number: int) -> int:
-    """Sweep a directory of very many files, of which half are orphans."""
-    location = _small_files(home, number)
-    with Lake.open(location).database.write() as session:
-        session.execute("DELETE FROM {ducklake_data_file} WHERE data_file_id % 2 = 1")
+    """Sweep a bucket of very many objects, of which half are orphans."""
+    home.mkdir()
+    lake = Lake.create(_sqlite(home))
+    LongHistory(number // 2, number // 2).fill(lake)
+    with lake.database.write() as session:
+        session.execute(
+            "UPDATE {ducklake_data_file} SET path = "
+            "printf('ducklake-%020d.parquet', 2 * data_file_id)"
+        )
+        session.execute("DELETE FROM {ducklake_delete_file}")
+        session.execute(
+            'UPDATE {ducklake_metadata} SET "value" = ? WHERE "key" = ?', (_ROOT, "data_path")
+        )
     print(f"\nsweep {number:,} objects, half of them orphans")
-    options = {"cleanup_all": "true", "force": "true", "max_fraction": "0.6"}
-    print("  driver       ", cost := in_child(_run, "delete_orphaned_files", location, options))
+    print("  driver       ", cost := in_child(_swept, home, number))
     return int(cost.answer["files_deleted"] != number // 2)
+
+
+def _swept(home: Path, number: int) -> dict[str, int]:
+    bucket = _Bucket(_ROOT, number)
+    for module in (orphans, _removal):
+        setattr(module, "open_store", lambda *_: bucket)  # noqa: B010
+    options = {"cleanup_all": "true", "force": "true", "max_fraction": "0.6"}
+    return _run(
+        "delete_orphaned_files", CatalogLocation("sqlite", f"{home}/catalog.sqlite"), options
+    )

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.lake.expiry import commit_expiry
 from airflow_provider_ducklake.spark.operations import (
     _deadline,
     _removal,
@@ -61,7 +62,7 @@ def test_expiry_ends_between_batches(
     judge: Judge, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "BATCH", 2)
-    monkeypatch.setattr(snapshots, "commit_expiry", after(snapshots.commit_expiry, clock))
+    monkeypatch.setattr(snapshots, "commit_expiry", after(commit_expiry, clock))
     judge.create_table("main.t", {"id": "INTEGER"})
     for number in range(6):
         judge.insert_values("main.t", (number,))
