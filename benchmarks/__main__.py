@@ -6,16 +6,17 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from benchmarks import bench_compaction, bench_fleet, bench_ingest, bench_store
+from benchmarks import bench_compaction, bench_fleet, bench_ingest, bench_limits, bench_store
 
 BENCHMARKS: Final[dict[str, Callable[[Sequence[str]], int]]] = {
     "compaction": bench_compaction.main,
     "fleet": bench_fleet.main,
     "ingest": bench_ingest.main,
+    "limits": bench_limits.main,
     "store": bench_store.main,
 }
 # Take many minutes, or gigabytes: only when they are named.
-_ONLY_BY_NAME: Final = frozenset({"fleet", "store"})
+_ONLY_BY_NAME: Final = frozenset({"fleet", "limits", "store"})
 
 
 def main(arguments: Sequence[str]) -> int:

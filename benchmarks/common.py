@@ -82,6 +82,7 @@ def attached(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a DuckDB session with the extension and one lake attached as the default."""
     with duckdb.connect(":memory:", config={"threads": threads}) as session:
+        session.execute("SET enable_progress_bar = false")
         for name in ("sqlite_scanner", "ducklake"):
             session.load_extension(extension(name))
         clause = f" ({options})" if options else ""

@@ -121,6 +121,8 @@ def open_connection(settings: KernelSettings) -> Iterator[duckdb.DuckDBPyConnect
             ) from None
         try:
             connection.execute("SET TimeZone = 'UTC'")
+            # DuckDB draws one on standard output once a query takes two seconds.
+            connection.execute("SET enable_progress_bar = false")
             # It tells versions of a file apart by size and time: not always enough, never needed.
             connection.execute("SET enable_external_file_cache = false")
             yield connection

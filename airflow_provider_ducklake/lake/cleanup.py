@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.instants import before, parse_cutoff, parse_
 from airflow_provider_ducklake.lake.lake import Lake, LakeView
 from airflow_provider_ducklake.lake.paths import Location, join
 from airflow_provider_ducklake.lake.reader import check_format, read_options
-from airflow_provider_ducklake.lake.references import read_references
+from airflow_provider_ducklake.lake.references import used_locations
 from airflow_provider_ducklake.lake.results import Skipped
 
 # Younger files may belong to a job that has not committed yet, whatever the lake's option says.
@@ -102,9 +102,8 @@ def plan_cleanup(
         "SELECT data_file_id, path, path_is_relative, CAST(schedule_start AS VARCHAR) "
         "FROM {ducklake_files_scheduled_for_deletion} ORDER BY data_file_id"
     )
-    live = read_references(view.session, view.data_path).files
     root = Location.parse(view.data_path).real()
-    delete, forget, reasons = [], [], Counter[str]()
+    found: list[tuple[ScheduledFile, Location, str]] = []
     for file_id, path, relative, since in rows:
         if None in (file_id, path, since):
             raise DamagedLake(
@@ -113,8 +112,10 @@ def plan_cleanup(
                 "or delete that row"
             )
         full = join(view.data_path, path) if relative else path
-        file = ScheduledFile(int(file_id), full)
-        location = Location.parse(full).real()
+        found.append((ScheduledFile(int(file_id), full), Location.parse(full).real(), since))
+    live = _used_among(view, (location for _, location, _ in found))
+    delete, forget, reasons = [], [], Counter[str]()
+    for file, location, since in found:
         if location in live:
             reasons["still used by a table: not deleted"] += 1
         elif parse_instant(since) >= cutoff:
@@ -129,9 +130,15 @@ def plan_cleanup(
 
 def still_unused(lake: Lake, files: Sequence[ScheduledFile]) -> list[ScheduledFile]:
     """Return those of some scheduled files that no table uses, looked up just before deletion."""
+    places = {file: Location.parse(file.path).real() for file in files}
     with lake.view() as view:
-        live = read_references(view.session, view.data_path).files
-    return [file for file in files if Location.parse(file.path).real() not in live]
+        live = _used_among(view, places.values())
+    return [file for file, location in places.items() if location not in live]
+
+
+def _used_among(view: LakeView, locations: Iterable[Location]) -> set[Location]:
+    wanted = set(locations)
+    return {used for used in used_locations(view.session, view.data_path) if used in wanted}
 
 
 def forget_files(lake: Lake, files: Sequence[ScheduledFile]) -> int:

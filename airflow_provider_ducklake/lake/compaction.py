@@ -6,11 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Final
 
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.model import DataFile, Table, WrittenFile
 from airflow_provider_ducklake.lake.results import Skipped, TableResult
 from airflow_provider_ducklake.lake.shapes import Shapes
+
+# Files that become one: a task holds the footers of all it reads, some 16 kB each. What very many
+# tiny files become is merged again by the next run.
+MOST_FILES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,11 +271,11 @@ def _is_spent(used: int, limit: int | None) -> bool:
 def _packs(
     files: Iterable[DataFile], target: int, size_of: Callable[[DataFile], int]
 ) -> list[list[DataFile]]:
-    """Pack files in order; a pack is closed once it has reached the target size."""
+    """Pack files in order; a pack is closed once it has reached the target size, or is too many."""
     packs: list[list[DataFile]] = [[]]
     size = 0
     for file in files:
-        if size >= target:
+        if size >= target or len(packs[-1]) == MOST_FILES:
             packs.append([])
             size = 0
         packs[-1].append(file)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from heapq import merge
 from typing import Final
 
 from airflow_provider_ducklake.lake.database import Session
@@ -14,11 +18,10 @@ from airflow_provider_ducklake.lake.files import inlined_delete_table
 from airflow_provider_ducklake.lake.inlined import drop_inlined_tables
 from airflow_provider_ducklake.lake.instants import utc_now
 from airflow_provider_ducklake.lake.lake import Lake, LakeView
-from airflow_provider_ducklake.lake.model import Snapshot
 from airflow_provider_ducklake.lake.reader import check_format, read_options
 from airflow_provider_ducklake.lake.references import full_path, table_directories
 
-BATCH: Final = 5_000  # snapshots a transaction
+FILES: Final = 20_000  # file rows in memory
 
 # What describes a table and goes with it (DeleteSnapshots in ducklake_metadata_manager.cpp).
 _OF_A_TABLE: Final = (
@@ -39,15 +42,15 @@ _OF_A_TABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ExpiryPlan:
-    """Which snapshots would go.
+    """Which snapshots would go, and which stay: ids, ascending, eight bytes each.
 
     Attributes:
-        expired: Ids, ascending; the newest snapshot of the lake is never among them.
-        kept: How many snapshots stay.
+        expired: The newest snapshot of the lake is never among them.
+        kept: All others.
     """
 
-    expired: tuple[int, ...]
-    kept: int
+    expired: Sequence[int]
+    kept: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +62,28 @@ class ExpiryOutcome:
     delete_files: int = 0
     size: int = 0
 
+    def __add__(self, other: ExpiryOutcome) -> ExpiryOutcome:
+        return ExpiryOutcome(
+            self.snapshots + other.snapshots,
+            self.data_files + other.data_files,
+            self.delete_files + other.delete_files,
+            self.size + other.size,
+        )
+
 
 def plan_expiry(
-    snapshots: Sequence[Snapshot],
+    snapshots: Iterable[tuple[int, datetime]],
     *,
     older_than: datetime | None = None,
-    versions: Collection[int] | None = None,
+    versions: Sequence[range] | None = None,
     retain_last: int | None = None,
 ) -> ExpiryPlan:
     """Choose the snapshots to expire; every condition given has to hold for each.
 
     Args:
-        snapshots: All kept snapshots, oldest first.
+        snapshots: Id and time of all kept snapshots, oldest first.
         older_than: Only snapshots made before this instant.
-        versions: Only these ids.
+        versions: Only these ids, ascending ranges of which none meets another.
         retain_last: Never the newest N snapshots.
 
     Raises:
@@ -86,51 +97,50 @@ def plan_expiry(
         )
     if retain_last is not None and retain_last < 1:
         raise ConfigurationError("retain_last must be at least 1: the newest snapshot always stays")
+    expired, kept = array("q"), array("q")
+    last: deque[int] = deque(maxlen=retain_last or 1)
+    firsts = [ids.start for ids in versions or ()]
+    for snapshot_id, made in snapshots:
+        last.append(snapshot_id)
+        place = bisect_right(firsts, snapshot_id) - 1
+        wanted = versions is None or (place >= 0 and snapshot_id in versions[place])
+        goes = wanted and (older_than is None or made < older_than)
+        (expired if goes else kept).append(snapshot_id)
+    newest = last[-1]
     # One that is gone was expired before, perhaps by an earlier try of the same job.
-    newest = snapshots[-1].snapshot_id
-    unknown = sorted(version for version in versions or () if not 0 <= version <= newest)
+    unknown = [ids for ids in versions or () if ids[0] < 0 or ids[-1] > newest]
     if unknown:
         raise NotFound(
-            f"this lake has had no snapshots {', '.join(map(str, unknown))}: the newest is {newest}"
+            f"this lake has had no snapshots {', '.join(map(_shown, unknown))}: the newest is "
+            f"{newest}"
         )
     # By id, not by time: ids never go back, clocks do.
-    candidates = snapshots[: max(len(snapshots) - (retain_last or 1), 0)]
-    expired = tuple(
-        snapshot.snapshot_id
-        for snapshot in candidates
-        if (older_than is None or snapshot.time < older_than)
-        and (versions is None or snapshot.snapshot_id in versions)
-    )
-    return ExpiryPlan(expired, len(snapshots) - len(expired))
+    stay = expired[bisect_left(expired, last[0]) :]
+    del expired[len(expired) - len(stay) :]
+    return ExpiryPlan(expired, array("q", merge(kept, stay)))
 
 
-def commit_expiry(lake: Lake, plan: ExpiryPlan, *, batch: int = BATCH) -> ExpiryOutcome:
-    """Expire the planned snapshots, a bounded number a transaction; each leaves a valid catalog.
+def _shown(ids: range) -> str:
+    return str(ids[0]) if len(ids) == 1 else f"{ids[0]}..{ids[-1]}"
+
+
+def commit_expiry(lake: Lake, ids: Sequence[int], *, sweep: bool = True) -> ExpiryOutcome:
+    """Expire some snapshots in one transaction, which leaves a valid catalog.
 
     Objects only those snapshots reached are scheduled for deletion, not deleted.
 
     Args:
         lake: The lake.
-        plan: As planned; snapshots that are gone by now are passed over.
-        batch: Snapshots a transaction.
+        ids: Snapshots, ascending; those that are gone by now are passed over.
+        sweep: Look at everything no kept snapshot reaches. Without it only at what these snapshots
+            reached: enough for all but the first of several calls.
 
     Raises:
-        CommitConflict: Another maintenance run worked on the same rows at the same time.
+        CommitConflict: Another maintenance run worked on the same rows at the same time, or one of
+            the snapshots is the newest now.
     """
-    total = ExpiryOutcome()
-    for start in range(0, len(plan.expired), batch):
-        done = _expire(lake, plan.expired[start : start + batch])
-        total = ExpiryOutcome(
-            total.snapshots + done.snapshots,
-            total.data_files + done.data_files,
-            total.delete_files + done.delete_files,
-            total.size + done.size,
-        )
-    return total
-
-
-def _expire(lake: Lake, ids: Sequence[int]) -> ExpiryOutcome:
     data_path = lake.data_path
+    span = None if sweep else (ids[0], ids[-1])
     with lake.database.write() as session:
         options = read_options(session)
         check_format(options, lake)
@@ -142,120 +152,159 @@ def _expire(lake: Lake, ids: Sequence[int]) -> ExpiryOutcome:
         )
         for table in ("ducklake_snapshot", "ducklake_snapshot_changes"):
             session.execute_in("DELETE FROM {gone} WHERE snapshot_id IN (??)", ids, gone=table)
-        tables, data_files, delete_files = _reached_by_none(session, data_path)
-        _remove(session, "ducklake_data_file", data_files)
-        _remove(session, "ducklake_delete_file", delete_files)
-        now = utc_now()
-        for files in (data_files, delete_files):
-            schedule_objects(session, data_path, ((i, path) for i, (path, _) in files.items()), now)
+        tables = _unreached_tables(session, span)
+        files = _Files(session, data_path, tables, unreached("f", span))
+        done = files.remove_all()
         _remove_tables(session, tables)
-        _remove_entries(session)
-        _remove_inlined(session, data_files)
-        return _outcome(len(found), data_files, delete_files)
+        _remove_entries(session, span)
+        _remove_inlined_rows(session, span)
+        return done + ExpiryOutcome(snapshots=len(found))
+
+
+def unreached(alias: str, span: tuple[int, int] | None = None) -> str:
+    """Return the condition that no kept snapshot sees the row of that alias.
+
+    Args:
+        alias: Of a row with a begin and an end snapshot.
+        span: Only rows that some snapshot from the first to the last of these could see.
+    """
+    near = ""
+    if span is not None:
+        first, last = map(int, span)
+        near = f" AND {alias}.begin_snapshot <= {last} AND {alias}.end_snapshot > {first}"
+    return (
+        f"{alias}.end_snapshot IS NOT NULL{near} AND NOT EXISTS ("
+        f"SELECT 1 FROM {{ducklake_snapshot}} s WHERE s.snapshot_id >= {alias}.begin_snapshot "
+        f"AND s.snapshot_id < {alias}.end_snapshot)"
+    )
+
+
+def _unreached_tables(session: Session, span: tuple[int, int] | None) -> list[int]:
+    """Return the tables of which no version is visible at any kept snapshot."""
+    rows = session.rows(
+        f"SELECT DISTINCT t.table_id FROM {{ducklake_table}} t WHERE {unreached('t', span)} "
+        "AND NOT EXISTS (SELECT 1 FROM {ducklake_table} o WHERE o.table_id = t.table_id "
+        f"AND NOT ({unreached('o')}))"
+    )
+    return [int(table_id) for (table_id,) in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """An object that leaves the catalog."""
+
+    file_id: int
+    path: str
+    size: int
+
+
+class _Files:
+    """The data and delete files nothing reaches, taken out a bounded number at a time.
+
+    Args:
+        session: The transaction in which the snapshots went.
+        data_path: The lake's data path.
+        tables: Tables that go, with all their files.
+        condition: What else goes, of a file row called `f`.
+    """
+
+    def __init__(
+        self, session: Session, data_path: str, tables: Sequence[int], condition: str
+    ) -> None:
+        self._session = session
+        self._data_path = data_path
+        self._tables = tables
+        self._condition = condition
+        self._directories = table_directories(session, data_path)
+        prefix = inlined_delete_table(0).removesuffix("0")
+        self._inlined = [name for name in session.table_names() if name.startswith(prefix)]
+        self._now = utc_now()
+
+    def remove_all(self) -> ExpiryOutcome:
+        """Take the files out of the catalog and schedule their objects."""
+        total = ExpiryOutcome()
+        while files := self._some("data_file"):
+            ids = [file.file_id for file in files]
+            deletes = self._read("delete_file", "f.data_file_id IN (??)", ids)
+            for name in self._inlined:
+                self._session.execute_in("DELETE FROM {dead} WHERE file_id IN (??)", ids, dead=name)
+            _require_all(remove_data_files(self._session, ids), files)
+            total += self._retired(files, deletes)
+        while deletes := self._some("delete_file"):
+            total += self._retired([], deletes)
+        return total
+
+    def _retired(self, files: Sequence[_File], deletes: Sequence[_File]) -> ExpiryOutcome:
+        removed = self._session.execute_in(
+            "DELETE FROM {ducklake_delete_file} WHERE delete_file_id IN (??)",
+            [file.file_id for file in deletes],
+        )
+        _require_all(removed, deletes)
+        both = [*files, *deletes]
+        objects = ((file.file_id, file.path) for file in both)
+        schedule_objects(self._session, self._data_path, objects, self._now)
+        return ExpiryOutcome(0, len(files), len(deletes), sum(file.size for file in both))
+
+    def _some(self, kind: str) -> list[_File]:
+        found = self._read(kind, f"{self._condition} LIMIT {FILES}")
+        if not found and self._tables:
+            found = self._read(kind, f"f.table_id IN (??) LIMIT {FILES}", self._tables)
+        return found
+
+    def _read(self, kind: str, where: str, ids: Sequence[int] | None = None) -> list[_File]:
+        query = (
+            f"SELECT f.{kind}_id, f.table_id, f.path, f.path_is_relative, f.file_size_bytes "
+            f"FROM {{ducklake_{kind}}} f WHERE {where}"
+        )
+        rows = self._session.rows(query) if ids is None else self._session.rows_in(query, ids)
+        return [
+            _File(
+                int(file_id),
+                full_path(self._directories, int(table_id), path, relative),
+                int(size or 0),
+            )
+            for file_id, table_id, path, relative, size in rows
+        ]
+
+
+def _require_all(removed: int, files: Sequence[_File]) -> None:
+    """Refuse when a row was not there any more: somebody else is at it too."""
+    if removed not in (-1, len(files)):
+        raise CommitConflict("another maintenance run expires the same snapshots; try again later")
 
 
 def predict_expiry(view: LakeView, plan: ExpiryPlan) -> ExpiryOutcome:
     """Return what `commit_expiry` would do, from a catalog in which nothing has happened yet."""
     if not plan.expired:
         return ExpiryOutcome()
-    _, data_files, delete_files = _reached_by_none(view.session, view.data_path, plan.expired)
-    return _outcome(len(plan.expired), data_files, delete_files)
+    session = view.session
 
+    def goes(begin: int, end: int | None) -> bool:
+        place = bisect_left(plan.kept, begin)
+        return end is not None and (place == len(plan.kept) or plan.kept[place] >= end)
 
-Files = dict[int, tuple[str, int]]  # id -> (full path, bytes)
-
-
-def _outcome(snapshots: int, data_files: Files, delete_files: Files) -> ExpiryOutcome:
-    size = sum(size for files in (data_files, delete_files) for _, size in files.values())
-    return ExpiryOutcome(snapshots, len(data_files), len(delete_files), size)
-
-
-def _reached_by_none(
-    session: Session, data_path: str, expiring: Sequence[int] = ()
-) -> tuple[list[int], Files, Files]:
-    """Return the tables, data files and delete files that no kept snapshot reaches.
-
-    Args:
-        session: A transaction on the catalog.
-        data_path: The lake's data path.
-        expiring: Snapshots that are still there but count as gone, ascending.
-    """
-    tables = _unreached_tables(session, expiring)
-    data_files = _unreached_files(session, "data_file", tables, data_path, expiring)
-    delete_files = _unreached_files(session, "delete_file", tables, data_path, expiring)
-    return tables, data_files, delete_files | _deletes_of(session, data_files, data_path)
-
-
-def unreached(alias: str, expiring: Sequence[int] = ()) -> str:
-    """Return the condition that no kept snapshot sees the row of that alias."""
-    return (
-        f"{alias}.end_snapshot IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {{ducklake_snapshot}} s "
-        f"WHERE s.snapshot_id >= {alias}.begin_snapshot AND s.snapshot_id < {alias}.end_snapshot"
-        f"{_none_of(expiring)})"
-    )
-
-
-def _none_of(expiring: Sequence[int]) -> str:
-    if not expiring:
-        return ""
-    first, last = int(expiring[0]), int(expiring[-1])
-    if last - first + 1 == len(expiring):
-        return f" AND s.snapshot_id NOT BETWEEN {first} AND {last}"
-    return f" AND s.snapshot_id NOT IN ({', '.join(str(int(i)) for i in expiring)})"
-
-
-def _unreached_tables(session: Session, expiring: Sequence[int]) -> list[int]:
-    """Return the tables of which no version is visible at any kept snapshot."""
-    rows = session.rows(
-        f"SELECT DISTINCT t.table_id FROM {{ducklake_table}} t WHERE {unreached('t', expiring)} "
-        "AND NOT EXISTS (SELECT 1 FROM {ducklake_table} o WHERE o.table_id = t.table_id "
-        f"AND NOT ({unreached('o', expiring)}))"
-    )
-    return [int(table_id) for (table_id,) in rows]
-
-
-def _unreached_files(
-    session: Session,
-    kind: str,
-    tables: Collection[int],
-    data_path: str,
-    expiring: Sequence[int],
-) -> Files:
-    columns = f"f.{kind}_id, f.table_id, f.path, f.path_is_relative, f.file_size_bytes"
-    select = f"SELECT {columns} FROM {{ducklake_{kind}}} f WHERE "
-    rows = session.rows(select + unreached("f", expiring))
-    rows += session.rows_in(select + "f.table_id IN (??)", tables)
-    return _with_paths(session, rows, data_path)
-
-
-def _deletes_of(session: Session, data_files: Files, data_path: str) -> Files:
-    rows = session.rows_in(
-        "SELECT f.delete_file_id, f.table_id, f.path, f.path_is_relative, f.file_size_bytes "
-        "FROM {ducklake_delete_file} f WHERE f.data_file_id IN (??)",
-        data_files,
-    )
-    return _with_paths(session, rows, data_path)
-
-
-def _with_paths(session: Session, rows: Sequence[tuple[object, ...]], data_path: str) -> Files:
-    directories = table_directories(session, data_path)
-    files: Files = {}
-    for file_id, table_id, path, relative, size in rows:
-        full = full_path(directories, int(str(table_id)), str(path), relative)
-        files[int(str(file_id))] = (full, int(str(size or 0)))
-    return files
-
-
-def _remove(session: Session, table: str, files: Files) -> None:
-    """Remove file rows; every one has to be there, or somebody else is at it too."""
-    if table == "ducklake_data_file":
-        removed = remove_data_files(session, files)
-    else:
-        removed = session.execute_in(
-            "DELETE FROM {ducklake_delete_file} WHERE delete_file_id IN (??)", files
-        )
-    if removed not in (-1, len(files)):
-        raise CommitConflict("another maintenance run expires the same snapshots; try again later")
+    stay: dict[int, bool] = {}
+    for table_id, begin, end in session.rows(
+        "SELECT table_id, begin_snapshot, end_snapshot FROM {ducklake_table}"
+    ):
+        stay[int(table_id)] = stay.get(int(table_id), False) or not goes(begin, end)
+    total, gone = ExpiryOutcome(snapshots=len(plan.expired)), array("q")
+    for file_id, table_id, begin, end, size in session.stream(
+        "SELECT data_file_id, table_id, begin_snapshot, end_snapshot, file_size_bytes "
+        "FROM {ducklake_data_file} ORDER BY data_file_id"
+    ):
+        if goes(begin, end) or not stay.get(table_id, True):
+            gone.append(file_id)
+            total += ExpiryOutcome(data_files=1, size=size or 0)
+    for file_id, table_id, begin, end, size in session.stream(
+        "SELECT data_file_id, table_id, begin_snapshot, end_snapshot, file_size_bytes "
+        "FROM {ducklake_delete_file}"
+    ):
+        place = bisect_left(gone, file_id)
+        of_gone = place < len(gone) and gone[place] == file_id
+        if of_gone or goes(begin, end) or not stay.get(table_id, True):
+            total += ExpiryOutcome(delete_files=1, size=size or 0)
+    return total
 
 
 def _remove_tables(session: Session, tables: Sequence[int]) -> None:
@@ -264,10 +313,10 @@ def _remove_tables(session: Session, tables: Sequence[int]) -> None:
     drop_inlined_tables(session, tables)
 
 
-def _remove_entries(session: Session) -> None:
+def _remove_entries(session: Session, span: tuple[int, int] | None) -> None:
     """Remove schemas, views, tags and macros no kept snapshot sees, and what hangs on them."""
     for table in ("ducklake_schema", "ducklake_view", "ducklake_tag", "ducklake_macro"):
-        session.execute("DELETE FROM {gone} AS e WHERE " + unreached("e"), gone=table)
+        session.execute("DELETE FROM {gone} AS e WHERE " + unreached("e", span), gone=table)
     for table in ("ducklake_macro_impl", "ducklake_macro_parameters"):
         session.execute(
             "DELETE FROM {gone} AS e WHERE NOT EXISTS "
@@ -280,12 +329,8 @@ def _remove_entries(session: Session) -> None:
     )
 
 
-def _remove_inlined(session: Session, data_files: Files) -> None:
-    """Remove inlined rows no kept snapshot sees, and inlined deletes of files that are gone."""
-    of_deletes = inlined_delete_table(0).removesuffix("0")
+def _remove_inlined_rows(session: Session, span: tuple[int, int] | None) -> None:
+    """Remove inlined rows no kept snapshot sees."""
     for (name,) in session.rows("SELECT table_name FROM {ducklake_inlined_data_tables}"):
         if session.has_table(name):
-            session.execute("DELETE FROM {dead} AS e WHERE " + unreached("e"), dead=name)
-    for name in session.table_names():
-        if name.startswith(of_deletes):
-            session.execute_in("DELETE FROM {dead} WHERE file_id IN (??)", data_files, dead=name)
+            session.execute("DELETE FROM {dead} AS e WHERE " + unreached("e", span), dead=name)

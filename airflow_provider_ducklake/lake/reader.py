@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.database import Session
@@ -65,29 +67,49 @@ def read_head(session: Session) -> Snapshot:
     return read_snapshots(session, after=int(newest) - 1)[0]
 
 
+def snapshot_times(session: Session) -> Iterator[tuple[int, datetime]]:
+    """Yield id and time of every kept snapshot, oldest first, however many millions there are."""
+    query = (
+        "SELECT snapshot_id, CAST(snapshot_time AS VARCHAR) FROM {ducklake_snapshot} "
+        "ORDER BY snapshot_id"
+    )
+    for snapshot_id, made in session.stream(query):
+        yield int(snapshot_id), parse_instant(made)
+
+
+_SNAPSHOTS: Final = """
+    SELECT s.snapshot_id, CAST(s.snapshot_time AS VARCHAR), s.schema_version,
+           s.next_catalog_id, s.next_file_id, c.changes_made, c.author, c.commit_message,
+           c.commit_extra_info
+    FROM {ducklake_snapshot} s
+    LEFT JOIN {ducklake_snapshot_changes} c ON c.snapshot_id = s.snapshot_id
+    WHERE """
+
+
 def read_snapshots(session: Session, *, after: int = -1) -> list[Snapshot]:
     """Return the snapshots with an id above `after`, oldest first."""
-    query = """
-        SELECT s.snapshot_id, CAST(s.snapshot_time AS VARCHAR), s.schema_version,
-               s.next_catalog_id, s.next_file_id, c.changes_made, c.author, c.commit_message,
-               c.commit_extra_info
-        FROM {ducklake_snapshot} s
-        LEFT JOIN {ducklake_snapshot_changes} c ON c.snapshot_id = s.snapshot_id
-        WHERE s.snapshot_id > ? ORDER BY s.snapshot_id"""
-    return [
-        Snapshot(
-            snapshot_id=int(row[0]),
-            time=parse_instant(row[1]),
-            schema_version=int(row[2]),
-            next_catalog_id=int(row[3]),
-            next_file_id=int(row[4]),
-            changes_made=row[5] or "",
-            author=row[6],
-            message=row[7],
-            extra_info=row[8],
-        )
-        for row in session.rows(query, (after,))
-    ]
+    rows = session.rows(_SNAPSHOTS + "s.snapshot_id > ? ORDER BY s.snapshot_id", (after,))
+    return [_snapshot(row) for row in rows]
+
+
+def read_chosen_snapshots(session: Session, ids: Iterable[int]) -> list[Snapshot]:
+    """Return those of some snapshots that are kept, oldest first."""
+    rows = session.rows_in(_SNAPSHOTS + "s.snapshot_id IN (??) ORDER BY s.snapshot_id", ids)
+    return [_snapshot(row) for row in rows]
+
+
+def _snapshot(row: Any) -> Snapshot:
+    return Snapshot(
+        snapshot_id=int(row[0]),
+        time=parse_instant(row[1]),
+        schema_version=int(row[2]),
+        next_catalog_id=int(row[3]),
+        next_file_id=int(row[4]),
+        changes_made=row[5] or "",
+        author=row[6],
+        message=row[7],
+        extra_info=row[8],
+    )
 
 
 def read_snapshot(session: Session, snapshot_id: int) -> Snapshot:
@@ -96,9 +118,7 @@ def read_snapshot(session: Session, snapshot_id: int) -> Snapshot:
     Raises:
         NotFound: It was expired, or never was.
     """
-    found = [
-        s for s in read_snapshots(session, after=snapshot_id - 1) if s.snapshot_id == snapshot_id
-    ]
+    found = read_chosen_snapshots(session, [snapshot_id])
     if not found:
         raise NotFound(f"snapshot {snapshot_id} is not kept in this lake")
     return found[0]
@@ -220,14 +240,20 @@ def column_versions(
         "column_order FROM {ducklake_column} WHERE table_id = ?"
     )
     rows = session.rows(query, (table_id,))
+    # Between two of these nothing changes: a table has few shapes, however many snapshots.
+    edges = sorted({edge for row in rows for edge in row[:2] if edge is not None})
+    shapes: dict[int, tuple[Column, ...]] = {}
     result = {}
     for snapshot_id in set(snapshot_ids):
-        visible = [
-            row[2:]
-            for row in rows
-            if row[0] <= snapshot_id and (row[1] is None or row[1] > snapshot_id)
-        ]
-        result[snapshot_id] = column_trees(visible)[table_id]
+        shape = bisect_right(edges, snapshot_id)
+        if shape not in shapes:
+            visible = [
+                row[2:]
+                for row in rows
+                if row[0] <= snapshot_id and (row[1] is None or row[1] > snapshot_id)
+            ]
+            shapes[shape] = column_trees(visible)[table_id]
+        result[snapshot_id] = shapes[shape]
     return result
 
 

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.errors import DamagedLake
 from airflow_provider_ducklake.lake.paths import Location, join
-
-
-@dataclass(frozen=True, slots=True)
-class References:
-    """Canonical locations of all files in a catalog's tables, and of those scheduled to go."""
-
-    files: frozenset[Location]
-    scheduled: frozenset[Location]
 
 
 def table_directories(session: Session, data_path: str) -> dict[int, str]:
@@ -53,8 +44,10 @@ def full_path(directories: Mapping[int, str], table_id: int, path: str, relative
     return join(directories[table_id], path)
 
 
-def read_references(session: Session, data_path: str) -> References:
-    """Return every object the catalog refers to, of any table and any snapshot it still knows.
+def used_locations(session: Session, data_path: str) -> Iterator[Location]:
+    """Yield every object in a catalog's tables, of any snapshot it still knows.
+
+    Canonical locations, one after the other: a lake may have millions of files.
 
     Raises:
         DamagedLake: A file's table is not there, or a row names no file.
@@ -62,23 +55,23 @@ def read_references(session: Session, data_path: str) -> References:
             then, so nothing is left out.
     """
     directories = table_directories(session, data_path)
-    files = set()
     for table in ("ducklake_data_file", "ducklake_delete_file"):
-        rows = session.rows(f"SELECT table_id, path, path_is_relative FROM {{{table}}}")
+        rows = session.stream(f"SELECT table_id, path, path_is_relative FROM {{{table}}}")
         for table_id, path, relative in rows:
             if table_id is None or path is None:
                 raise _senseless(table, f"table_id {table_id}, path {path!r}")
-            full = full_path(directories, int(table_id), path, relative)
-            files.add(Location.parse(full).real())
-    rows = session.rows(
+            yield Location.parse(full_path(directories, int(table_id), path, relative)).real()
+
+
+def scheduled_locations(session: Session, data_path: str) -> Iterator[Location]:
+    """Yield every object that is scheduled for deletion, like `used_locations`."""
+    rows = session.stream(
         "SELECT path, path_is_relative FROM {ducklake_files_scheduled_for_deletion}"
     )
-    scheduled = set()
     for path, relative in rows:
         if path is None:
             raise _senseless("ducklake_files_scheduled_for_deletion", "path None")
-        scheduled.add(Location.parse(join(data_path, path) if relative else path).real())
-    return References(frozenset(files), frozenset(scheduled))
+        yield Location.parse(join(data_path, path) if relative else path).real()
 
 
 def _senseless(table: str, row: str) -> DamagedLake:

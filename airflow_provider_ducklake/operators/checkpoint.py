@@ -22,6 +22,8 @@ class DuckLakeCheckpointOperator(DuckLakeTablesOperator):
         target_file_size: Size merged files should reach; the table's when not given.
         max_compacted_files: At most this many files are written by each of merge and rewrite.
         max_fraction: Refuse to delete orphans when they are more than this share of all files.
+        max_seconds: After so many seconds (or a timedelta) nothing more is begun, in all steps
+            together.
         **kwargs: `table`, `tables`, and see `DuckLakeSparkOperator`.
     """
 
@@ -34,6 +36,7 @@ class DuckLakeCheckpointOperator(DuckLakeTablesOperator):
         "target_file_size": _options.size,
         "max_compacted_files": _options.integer,
         "max_fraction": _options.fraction,
+        "max_seconds": _options.seconds,
     }
     template_fields: Sequence[str] = (*DuckLakeTablesOperator.template_fields, *options)
 
@@ -47,6 +50,7 @@ class DuckLakeCheckpointOperator(DuckLakeTablesOperator):
         target_file_size: int | str | None = None,
         max_compacted_files: int | str | None = None,
         max_fraction: float | str | None = None,
+        max_seconds: float | str | timedelta | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -57,3 +61,4 @@ class DuckLakeCheckpointOperator(DuckLakeTablesOperator):
         self.target_file_size = target_file_size
         self.max_compacted_files = max_compacted_files
         self.max_fraction = max_fraction
+        self.max_seconds = max_seconds

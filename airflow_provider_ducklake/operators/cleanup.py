@@ -19,6 +19,8 @@ class DuckLakeCleanupOldFilesOperator(DuckLakeSparkOperator):
         force: Allow what goes below the safe age.
         outside_data_path: Delete registered files that lie outside the lake's data path too;
             otherwise the catalog forgets them and the objects stay.
+        max_seconds: After so many seconds (or a timedelta) nothing more is begun; files stay
+            scheduled for the next run.
         **kwargs: See `DuckLakeSparkOperator`.
     """
 
@@ -28,6 +30,7 @@ class DuckLakeCleanupOldFilesOperator(DuckLakeSparkOperator):
         "cleanup_all": _options.boolean,
         "force": _options.boolean,
         "outside_data_path": _options.boolean,
+        "max_seconds": _options.seconds,
     }
     template_fields: Sequence[str] = (*DuckLakeSparkOperator.template_fields, *options)
 
@@ -38,6 +41,7 @@ class DuckLakeCleanupOldFilesOperator(DuckLakeSparkOperator):
         cleanup_all: bool | str | None = None,
         force: bool | str | None = None,
         outside_data_path: bool | str | None = None,
+        max_seconds: float | str | timedelta | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -45,6 +49,7 @@ class DuckLakeCleanupOldFilesOperator(DuckLakeSparkOperator):
         self.cleanup_all = cleanup_all
         self.force = force
         self.outside_data_path = outside_data_path
+        self.max_seconds = max_seconds
 
 
 class DuckLakeDeleteOrphanedFilesOperator(DuckLakeSparkOperator):
@@ -58,6 +63,8 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeSparkOperator):
         max_fraction: Refuse when more than this share of the files (0 to 1) would go.
         quarantine: Folder or bucket outside the data path to which they are moved, into a folder
             of the run's time, instead of being deleted.
+        max_seconds: After so many seconds (or a timedelta) nothing more is begun; orphans stay
+            for the next run.
         **kwargs: See `DuckLakeSparkOperator`.
     """
 
@@ -68,6 +75,7 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeSparkOperator):
         "force": _options.boolean,
         "max_fraction": _options.fraction,
         "quarantine": _options.text,
+        "max_seconds": _options.seconds,
     }
     template_fields: Sequence[str] = (*DuckLakeSparkOperator.template_fields, *options)
 
@@ -79,6 +87,7 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeSparkOperator):
         force: bool | str | None = None,
         max_fraction: float | str | None = None,
         quarantine: str | None = None,
+        max_seconds: float | str | timedelta | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -87,3 +96,4 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeSparkOperator):
         self.force = force
         self.max_fraction = max_fraction
         self.quarantine = quarantine
+        self.max_seconds = max_seconds

@@ -116,7 +116,17 @@ class DuckLakeFlushInlinedDataOperator(DuckLakeTablesOperator):
     """Write rows and deletes that the catalog keeps inline to Parquet files.
 
     Args:
+        max_seconds: After so many seconds (or a timedelta) nothing more is begun; tables stay
+            for the next run.
         **kwargs: `table`, `tables`, and see `DuckLakeSparkOperator`.
     """
 
     operation = "flush_inlined_data"
+    options: ClassVar[Mapping[str, _options.Converter]] = {"max_seconds": _options.seconds}
+    template_fields: Sequence[str] = (*DuckLakeTablesOperator.template_fields, *options)
+
+    def __init__(
+        self, *, max_seconds: float | str | timedelta | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.max_seconds = max_seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperator
@@ -14,7 +15,7 @@ from airflow_provider_ducklake.operators import _options
 from airflow_provider_ducklake.operators.base import DuckLakeSparkOperator
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from airflow.providers.common.compat.sdk import Context
 
@@ -160,6 +161,8 @@ class DuckLakeFleetMaintenanceOperator(DuckLakeSparkOperator):
         work: A batch of `DuckLakeFleetPlanOperator`: `{"catalogs": {"acme": ["expire_snapshots"]},
             "policy": {"retain_last": 5}}`; what the policy leaves out has its default.
         threads: Catalogs worked on at a time.
+        max_seconds: After so many seconds (or a timedelta) nothing more is begun, on no catalog;
+            the next plan has what is left.
         **kwargs: See `DuckLakeSparkOperator`.
     """
 
@@ -167,6 +170,7 @@ class DuckLakeFleetMaintenanceOperator(DuckLakeSparkOperator):
     options: ClassVar[Mapping[str, _options.Converter]] = {
         "work": _options.json_object,
         "threads": _options.integer,
+        "max_seconds": _options.seconds,
     }
     template_fields: Sequence[str] = (*DuckLakeSparkOperator.template_fields, *options)
     template_fields_renderers: ClassVar[dict[str, str]] = {
@@ -179,8 +183,10 @@ class DuckLakeFleetMaintenanceOperator(DuckLakeSparkOperator):
         *,
         work: Mapping[str, Any] | str,
         threads: int | str | None = None,
+        max_seconds: float | str | timedelta | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.work = work
         self.threads = threads
+        self.max_seconds = max_seconds

@@ -21,6 +21,8 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeSparkOperator):
             offset) or of an age (a timedelta, or text such as `7 days`).
         versions: Snapshot ids: a list, `3,4,9`, or `1..5`.
         retain_last: Keep at least this many of the newest snapshots.
+        max_seconds: After so many seconds (or a timedelta) nothing more is begun; snapshots
+            stay for the next run.
         **kwargs: See `DuckLakeSparkOperator`.
     """
 
@@ -29,6 +31,7 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeSparkOperator):
         "older_than": _options.instant,
         "versions": _options.listing,
         "retain_last": _options.integer,
+        "max_seconds": _options.seconds,
     }
     template_fields: Sequence[str] = (*DuckLakeSparkOperator.template_fields, *options)
 
@@ -38,12 +41,14 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeSparkOperator):
         older_than: datetime | timedelta | str | None = None,
         versions: Sequence[int] | str | None = None,
         retain_last: int | str | None = None,
+        max_seconds: float | str | timedelta | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.older_than = older_than
         self.versions = versions
         self.retain_last = retain_last
+        self.max_seconds = max_seconds
 
 
 class DuckLakeRestoreOperator(DuckLakeTablesOperator):

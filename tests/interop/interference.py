@@ -1,4 +1,4 @@
-"""Somebody else at work in the one moment that matters: after the files, before the commit."""
+"""Somebody else at work, or time passing, in the one moment that matters."""
 
 from __future__ import annotations
 
@@ -35,3 +35,19 @@ class Interference(LocalRunner):
             self._act()
             self._judge.client.release()
         return results
+
+
+class Watched(LocalRunner):
+    """Calls something before the tasks of each part, with the part's number."""
+
+    def __init__(self, watch: Callable[[int], object]) -> None:
+        self._watch = watch
+        self.parts = 0
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], description: str = ""
+    ) -> list[Result | LakeError]:
+        """See `Runner.run`."""
+        self.parts += 1
+        self._watch(self.parts)
+        return super().run(function, tasks, description)

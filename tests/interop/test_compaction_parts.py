@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from airflow_provider_ducklake.lake.commit import CommitInfo
-from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
-from airflow_provider_ducklake.spark.operations import compaction
-from airflow_provider_ducklake.spark.runner import LocalRunner
+from airflow_provider_ducklake.lake.errors import ConfigurationError
+from airflow_provider_ducklake.spark.operations import _deadline
 from tests.interop.aftermath import life_goes_on
+from tests.interop.interference import Watched
 from tests.interop.judge import Judge
 from tests.support.lakes import on_two_kinds
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 
 OPERATIONS: dict[str, dict[str, Any]] = {
     "merge_adjacent_files": {},
@@ -26,22 +22,6 @@ OPERATIONS: dict[str, dict[str, Any]] = {
 PARTITIONS = 4
 
 pytestmark = [on_two_kinds, pytest.mark.parametrize("operation", OPERATIONS)]
-
-
-class Watched(LocalRunner):
-    """Calls something before the tasks of each part, with the part's number."""
-
-    def __init__(self, watch: Callable[[int], object]) -> None:
-        self._watch = watch
-        self.parts = 0
-
-    def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], description: str = ""
-    ) -> list[Result | LakeError]:
-        """See `Runner.run`."""
-        self.parts += 1
-        self._watch(self.parts)
-        return super().run(function, tasks, description)
 
 
 def fill(judge: Judge, operation: str) -> None:
@@ -129,7 +109,7 @@ def test_time_ends_the_whole_call(
     """What has begun is committed; the rest, of other tables too, is said to remain."""
     fill(judge, operation)
     clock = [0.0]
-    monkeypatch.setattr(compaction, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(_deadline, "time", SimpleNamespace(monotonic=lambda: clock[0]))
 
     def tick(_: int) -> None:
         judge.client.make_way()

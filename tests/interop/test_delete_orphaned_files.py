@@ -5,28 +5,21 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
-from airflow_provider_ducklake.lake.errors import (
-    ConfigurationError,
-    LakeError,
-    SafetyRefusal,
-    StorageError,
-)
-from airflow_provider_ducklake.spark.runner import LocalRunner
+from airflow_provider_ducklake.lake.errors import ConfigurationError, SafetyRefusal, StorageError
+from airflow_provider_ducklake.lake.orphans import Listing
+from airflow_provider_ducklake.storage import ObjectInfo, RoutedStore
 from tests.interop.aftermath import life_goes_on
-from tests.interop.interference import Interference
 from tests.interop.judge import Judge
+from tests.interop.palette import pairs, write_parquet
 from tests.support.lakes import LakeFactory, LakeUnderTest, on_every_kind
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 
 SWEEP = "delete_orphaned_files"
 EVERYTHING: dict[str, Any] = {"cleanup_all": True, "force": True, "max_fraction": 1}
@@ -161,40 +154,42 @@ def test_default_age(judge: Judge) -> None:
     assert not young.exists()
 
 
-def test_file_committed_while_sweeping(judge: Judge) -> None:
-    """OR-04: references are read after the listing, so a commit in between is safe."""
+@pytest.mark.parametrize("step", ["add", "require_share"])
+def test_file_committed_while_sweeping(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """OR-04: references are read after the listing, and again before anything is deleted."""
     _fill(judge)
-    runner = Interference(
-        judge,
-        lambda: judge.insert_values(
-            "main.t", *((i, "a", datetime(2025, 1, 1)) for i in range(300, 330))
-        ),
-    )
+    judge.create_table("main.u", {"id": "INTEGER"})
+    late = Path(judge.lake.data_path) / "main" / "u" / "late.parquet"
+    write_parquet(late, {"id": "INTEGER"}, pairs([(7,)]))
+    done = getattr(Listing, step)
+
+    def interfere(listing: Listing, *given: Any) -> None:
+        done(listing, *given)
+        judge.add_files("main.u", [str(late)], [(7,)])
+        judge.client.release()
+
     orphan = _orphan(judge.lake)
-    judge.upkeep(SWEEP, runner=runner, **EVERYTHING)
-    assert runner.happened
+    monkeypatch.setattr(Listing, step, interfere)
+    assert judge.upkeep(SWEEP, **EVERYTHING).counts["files_deleted"] == 1
+    assert late.exists()
     assert not orphan.exists()
     judge.check()
 
 
-class _NoListing(LocalRunner):
-    """Storage that answers a listing with an error."""
-
-    def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], description: str = ""
-    ) -> list[Result | LakeError]:
-        """See `Runner.run`."""
-        if "listing" in description:
-            return [StorageError("the connection broke on page 2") for _ in tasks]
-        return super().run(function, tasks, description)
-
-
-def test_listing_that_fails(judge: Judge) -> None:
+def test_listing_that_fails(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     """OR-04: when the listing fails, nothing is deleted."""
     _fill(judge)
     orphan = _orphan(judge.lake)
+
+    def break_off(store: RoutedStore, prefix: str) -> Iterator[ObjectInfo]:
+        yield store.head(str(orphan))
+        raise StorageError("the connection broke on page 2")
+
+    monkeypatch.setattr(RoutedStore, "list", break_off)
     with pytest.raises(StorageError, match="page 2"):
-        judge.operations.run(SWEEP, runner=_NoListing(), **EVERYTHING)
+        judge.operations.run(SWEEP, **EVERYTHING)
     assert orphan.is_file()
 
 

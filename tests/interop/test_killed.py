@@ -131,8 +131,8 @@ CASES: Final = {
     ),
     "delete_orphaned_files": Case(
         Work("delete_orphaned_files", options=_FORCED),
-        {TASK_DONE: 3, OBJECTS_DELETED: 1},
-        tasks=(2,),  # the first is the listing
+        {TASK_DONE: 2, OBJECTS_DELETED: 1},
+        tasks=(1,),
     ),
     "fsck": Case(
         Work("fsck", options={"repair": "true"}),

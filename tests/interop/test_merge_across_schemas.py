@@ -21,7 +21,7 @@ def files_only(judge: Judge) -> Iterator[None]:
     """Make every insert a data file, however small."""
     judge.client.set_option("data_inlining_row_limit", 0)
     yield
-    judge.check_soundness()
+    judge.check_soundness(after_stock_rewrite=True)
 
 
 def _merge(judge: Judge, **options: object) -> TableResult:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_ducklake.lake.columns import parse_columns
 from airflow_provider_ducklake.lake.compaction import (
+    MOST_FILES,
     CompactionPlan,
     MergeLimits,
     plan_merge,
@@ -72,6 +73,13 @@ def test_every_file_is_merged_or_said_to_be_left_alone(given_sizes: list[int], t
     assert len(merged) + sum(s.count for s in plan.skipped) == len(files)
     assert all(len(group.files) >= 2 for group in plan.groups)
     assert all(file.file_size_bytes < target for file in merged)
+
+
+def test_one_task_reads_ten_thousand_files_at_most() -> None:
+    """Files so tiny that no number of them reaches the target: memory is that of their footers."""
+    plan = merge([data_file(n, 1) for n in range(2 * MOST_FILES + 500)], 10**9)
+    assert [len(group.files) for group in plan.groups] == [MOST_FILES, MOST_FILES, 500]
+    assert sorted(f.data_file_id for g in plan.groups for f in g.files) == [*range(20_500)]
 
 
 @given(sizes, st.integers(1, 200))

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.columns import parse_columns
 from airflow_provider_ducklake.lake.errors import ConfigurationError, NotFound
-from airflow_provider_ducklake.lake.expiry import ExpiryPlan, commit_expiry
+from airflow_provider_ducklake.lake.expiry import commit_expiry
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.restore import (
@@ -40,7 +40,7 @@ def test_target_by_id(lake: Lake) -> None:
         assert find_target(view, snapshot_id=2).snapshot_id == 2
         with pytest.raises(NotFound, match="yet to come; the newest is 3"):
             find_target(view, snapshot_id=4)
-    commit_expiry(lake, ExpiryPlan((1,), 3))
+    commit_expiry(lake, [1])
     with lake.view() as view, pytest.raises(NotFound, match="snapshot 1 was expired"):
         find_target(view, snapshot_id=1)
 

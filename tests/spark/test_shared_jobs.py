@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_ducklake.lake.errors import BadInput, LakeError
+from airflow_provider_ducklake.spark.operations._removal import Deletion
 from airflow_provider_ducklake.spark.operations._shared_jobs import SharedJobs
-from airflow_provider_ducklake.spark.operations.cleanup import Deletion
 from airflow_provider_ducklake.spark.runner import LocalRunner
 
 

@@ -59,13 +59,18 @@ class Fleet:
         runner: Runner | None = None,
         threads: int = 4,
         dry_run: bool = False,
+        max_seconds: float | None = None,
     ) -> OperationResult:
         """Run one batch; by the default policy where only its catalogs are given."""
         batch = work if isinstance(work, FleetBatch) else FleetBatch(work)
         return run_operation(
             "fleet_maintenance",
             Lake.open(self.location(None)),
-            {"work": json.dumps(batch.to_dict()), "threads": str(threads)},
+            {
+                "work": json.dumps(batch.to_dict()),
+                "threads": str(threads),
+                "max_seconds": str(max_seconds or ""),
+            },
             runner=runner or LocalRunner(),
             dry_run=dry_run,
         )

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -19,15 +18,16 @@ import pyarrow as pa
 
 from airflow_provider_ducklake.lake import fault_points
 from airflow_provider_ducklake.lake.commit import CommitInfo
-from airflow_provider_ducklake.lake.expiry import commit_expiry
 from airflow_provider_ducklake.lake.fault_points import FaultPoint, Fuse
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.remote_catalog import checked_out
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
 from airflow_provider_ducklake.spark.operations import (
+    _removal,
     cleanup,
     ingest_batches,
+    orphans,
     run_operation,
     snapshots,
 )
@@ -133,5 +133,5 @@ def _count(work: Work, location: CatalogLocation, answer: Connection) -> None:
 
 def _make_small_batches() -> None:
     """Let a few files and snapshots be several batches."""
-    setattr(snapshots, "commit_expiry", partial(commit_expiry, batch=2))  # noqa: B010
-    cleanup.BATCH, cleanup.ACKNOWLEDGED = 1, 2
+    snapshots.BATCH = 2
+    _removal.BATCH, cleanup.ACKNOWLEDGED, orphans.ROUND = 1, 2, 2

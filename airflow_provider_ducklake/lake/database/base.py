@@ -2,7 +2,8 @@
 
 Statements are written once. A name in braces becomes a quoted, schema-qualified table:
 `{ducklake_snapshot}`, or `{inlined}` with `inlined="ducklake_inlined_data_1_2"` passed along.
-A question mark is a bound parameter. There is no other way to put a value into a statement.
+A question mark is a bound parameter, and `IN (??)` is one too, that stands for many ids. There is
+no other way to put a value into a statement.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.metadata_tables import BY_NAME, METADATA_TABLES
 
 Value = str | bytes | int | float | bool | None
+Parameter = Value | list[int]
 Row = tuple[Any, ...]
 
 _TABLE: Final = re.compile(r"\{(\w+)\}")
 BATCH: Final = 500  # bound parameters a statement: below every database's limit
+IDS: Final = 20_000  # ids a statement, all in one parameter
+STREAMED: Final = 5_000  # rows of a stream in memory
 
 
 class Database(Protocol):
@@ -47,10 +51,20 @@ class Session(ABC):
 
     schema: str | None = None
     types: Mapping[str, str] = MappingProxyType({})
+    # How a database says `IN (??)` with one parameter, so that a batch of ids is one statement.
+    in_ids: ClassVar[str]
 
     @abstractmethod
-    def _run(self, statement: str, parameters: Sequence[Value]) -> tuple[list[Row], int]:
+    def _run(self, statement: str, parameters: Sequence[Parameter]) -> tuple[list[Row], int]:
         """Run one statement; return its rows (none for DML) and the count of rows it changed."""
+
+    @abstractmethod
+    def _stream(self, query: str, parameters: Sequence[Parameter]) -> Iterator[Row]:
+        """Yield the rows of one query, few of them in memory."""
+
+    def _ids(self, ids: Sequence[int]) -> Parameter:
+        """Return ids as the parameter that stands in `in_ids`."""
+        return list(ids)
 
     @abstractmethod
     def has_table(self, name: str) -> bool:
@@ -72,6 +86,10 @@ class Session(ABC):
         """Return all rows of a query (see the module's text for `{table}` and `?`)."""
         return self._run(self._expand(query, tables), parameters)[0]
 
+    def stream(self, query: str, parameters: Sequence[Value] = (), **tables: str) -> Iterator[Row]:
+        """Yield the rows of a query that may have millions; nothing else may be run meanwhile."""
+        return self._stream(self._expand(query, tables), parameters)
+
     def value(self, query: str, parameters: Sequence[Value] = (), **tables: str) -> Any:
         """Return the first column of the first row, None when there is no row."""
         found = self.rows(query, parameters, **tables)
@@ -87,23 +105,23 @@ class Session(ABC):
         """Run a query whose text holds `IN (??)` once a batch of ids; return all rows.
 
         Args:
-            query: `??` stands for the ids; other parameters come before it.
+            query: `??` stands for the ids; other parameters come before them.
             ids: Any number, none gives no rows.
         """
+        text = query.replace("IN (??)", self.in_ids)
         found: list[Row] = []
-        for batch in batches(sorted(set(ids))):
-            text = query.replace("??", ", ".join("?" * len(batch)))
-            found += self.rows(text, (*parameters, *batch), **tables)
+        for batch in batches(sorted(set(ids)), IDS):
+            found += self._run(self._expand(text, tables), (*parameters, self._ids(batch)))[0]
         return found
 
     def execute_in(
         self, statement: str, ids: Iterable[int], parameters: Sequence[Value] = (), **tables: str
     ) -> int:
         """Run a statement with `IN (??)` once a batch of ids; return how many rows it changed."""
+        text = statement.replace("IN (??)", self.in_ids)
         changed = 0
-        for batch in batches(sorted(set(ids))):
-            text = statement.replace("??", ", ".join("?" * len(batch)))
-            changed += self.execute(text, (*parameters, *batch), **tables)
+        for batch in batches(sorted(set(ids)), IDS):
+            changed += self._run(self._expand(text, tables), (*parameters, self._ids(batch)))[1]
         return changed
 
     def insert(self, table: str, rows: Iterable[Sequence[Value]]) -> None:

@@ -12,7 +12,7 @@ from uuid import uuid4
 import duckdb
 
 from airflow_provider_ducklake.lake.catalog_lock import Turn
-from airflow_provider_ducklake.lake.database.base import Row, Session, Value
+from airflow_provider_ducklake.lake.database.base import STREAMED, Parameter, Row, Session
 from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailable,
     LakeError,
@@ -30,15 +30,22 @@ _HOLDER: Final = re.compile(r"Conflicting lock is held in (.*?)(?:\. See also .*
 class DuckDBSession(Session):
     """One transaction on a DuckDB file."""
 
+    in_ids = "IN (SELECT unnest(CAST(? AS BIGINT[])))"
+
     def __init__(self, connection: duckdb.DuckDBPyConnection, schema: str) -> None:
         self._connection = connection
         self.schema = schema
 
-    def _run(self, statement: str, parameters: Sequence[Value]) -> tuple[list[Row], int]:
+    def _run(self, statement: str, parameters: Sequence[Parameter]) -> tuple[list[Row], int]:
         result = self._connection.execute(statement, list(parameters))
         rows = result.fetchall()
         is_count = [column[0] for column in result.description or []] == ["Count"]
         return ([], int(rows[0][0])) if is_count and rows else (rows, -1)
+
+    def _stream(self, query: str, parameters: Sequence[Parameter]) -> Iterator[Row]:
+        result = self._connection.execute(query, list(parameters))
+        while rows := result.fetchmany(STREAMED):
+            yield from rows
 
     def has_table(self, name: str) -> bool:
         return name in self.table_names()
@@ -136,7 +143,8 @@ class DuckDBFileDatabase:
         if self._instance is None:
             self._instance = duckdb.connect(":memory:")
         with closing(self._instance.cursor()) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
+            # The bar would be drawn on the standard output of a job.
+            connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
             self._attach(connection, name, read_only, turn)
             try:
                 connection.execute("USE " + name)

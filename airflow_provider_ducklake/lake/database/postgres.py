@@ -9,7 +9,14 @@ from typing import Final
 import psycopg
 from psycopg import sql
 
-from airflow_provider_ducklake.lake.database.base import Row, Session, Value, batches
+from airflow_provider_ducklake.lake.database.base import (
+    STREAMED,
+    Parameter,
+    Row,
+    Session,
+    Value,
+    batches,
+)
 from airflow_provider_ducklake.lake.database.kept_connections import KeptConnections, connect
 from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailable,
@@ -43,16 +50,21 @@ _NO_LAKE: Final = (
 class PostgresSession(Session):
     """One transaction on PostgreSQL."""
 
+    in_ids = "= ANY(CAST(? AS bigint[]))"
+
     def __init__(self, connection: Connection, schema: str, in_store: bool) -> None:
         self._connection = connection
         self._in_store = in_store
         self.schema = schema
 
-    def _run(self, statement: str, parameters: Sequence[Value]) -> tuple[list[Row], int]:
-        # The text is composed in this package from fixed words and quoted names alone.
-        text = statement.replace("%", "%%").replace("?", "%s")
-        cursor = self._connection.execute(sql.SQL(text), parameters)
+    def _run(self, statement: str, parameters: Sequence[Parameter]) -> tuple[list[Row], int]:
+        cursor = self._connection.execute(_composed(statement), parameters)
         return (cursor.fetchall() if cursor.description else []), cursor.rowcount
+
+    def _stream(self, query: str, parameters: Sequence[Parameter]) -> Iterator[Row]:
+        with self._connection.cursor("ducklake_stream") as cursor:
+            cursor.itersize = STREAMED
+            yield from cursor.execute(_composed(query), parameters)
 
     def insert(self, table: str, rows: Iterable[Sequence[Value]]) -> None:
         # An array for each column: a statement with a parameter for every value of hundreds of
@@ -263,6 +275,11 @@ class PostgresDatabase:
                 f"{self._location}: another session held a lock for {self._lock_timeout:g} s"
             )
         return CatalogUnavailable(f"{self._location} refused: {_first_line(error)}")
+
+
+def _composed(statement: str) -> sql.SQL:
+    # The text is composed in this package from fixed words and quoted names alone.
+    return sql.SQL(statement.replace("%", "%%").replace("?", "%s"))
 
 
 def _first_line(error: psycopg.Error) -> str:

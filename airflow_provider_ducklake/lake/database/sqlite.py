@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import quote
 
 from airflow_provider_ducklake.lake.catalog_lock import Turn
-from airflow_provider_ducklake.lake.database.base import Row, Session, Value
+from airflow_provider_ducklake.lake.database.base import Parameter, Row, Session, Value
 from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailable,
     LakeError,
@@ -19,7 +20,9 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedCatalog,
 )
 from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
+from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.location import CatalogLocation
+from airflow_provider_ducklake.lake.metadata_tables import BY_NAME
 
 
 class SqliteSession(Session):
@@ -27,14 +30,28 @@ class SqliteSession(Session):
 
     # The types the reference's own DDL ends up with through DuckDB's SQLite scanner.
     types = MappingProxyType({"BOOLEAN": "BIGINT", "UUID": "VARCHAR", "TIMESTAMPTZ": "VARCHAR"})
+    in_ids = "IN (SELECT value FROM json_each(?))"
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def _run(self, statement: str, parameters: Sequence[Value]) -> tuple[list[Row], int]:
+    def _run(self, statement: str, parameters: Sequence[Parameter]) -> tuple[list[Row], int]:
         cursor = self._connection.execute(statement, parameters)
         rows = cursor.fetchall() if cursor.description else []
         return rows, cursor.rowcount
+
+    def _stream(self, query: str, parameters: Sequence[Parameter]) -> Iterator[Row]:
+        yield from self._connection.execute(query, parameters)
+
+    def _ids(self, ids: Sequence[int]) -> Parameter:
+        return json.dumps(list(ids))
+
+    def insert(self, table: str, rows: Iterable[Sequence[Value]]) -> None:
+        # Prepared once and run for each row: SQLite takes no arrays.
+        columns = [quote_identifier(name) for name, _ in BY_NAME[table].columns]
+        given = ", ".join("?" * len(columns))
+        text = f"INSERT INTO {{{table}}} ({', '.join(columns)}) VALUES ({given})"
+        self._connection.executemany(self._expand(text, {}), rows)
 
     def has_table(self, name: str) -> bool:
         query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"

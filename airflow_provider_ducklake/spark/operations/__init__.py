@@ -20,10 +20,12 @@ from airflow_provider_ducklake.spark.operations import (
     flush,
     fsck,
     ingest,
+    orphans,
     registration,
     restore,
     snapshots,
 )
+from airflow_provider_ducklake.spark.operations._deadline import Deadline
 from airflow_provider_ducklake.spark.operations._job import Job, log
 from airflow_provider_ducklake.spark.operations._write_plan import INGEST_OPTIONS
 from airflow_provider_ducklake.spark.operations.ingest import ingest_batches
@@ -48,7 +50,7 @@ OPERATIONS: Final[dict[str, tuple[Operation | None, tuple[str, ...]]]] = {
     "expire_snapshots": (snapshots.expire_snapshots, snapshots.EXPIRE_OPTIONS),
     "restore": (restore.restore, restore.RESTORE_OPTIONS),
     "cleanup_old_files": (cleanup.cleanup_old_files, cleanup.CLEANUP_OPTIONS),
-    "delete_orphaned_files": (cleanup.delete_orphaned_files, cleanup.ORPHAN_OPTIONS),
+    "delete_orphaned_files": (orphans.delete_orphaned_files, orphans.ORPHAN_OPTIONS),
     "fleet_maintenance": (fleet.fleet_maintenance, fleet.FLEET_OPTIONS),
     "fsck": (fsck.fsck, fsck.FSCK_OPTIONS),
     "checkpoint": (checkpoint.checkpoint, checkpoint.CHECKPOINT_OPTIONS),
@@ -110,11 +112,12 @@ def run_operation(
         LakeError: One of its kinds, each with a message for a person. Tables that fail alone
             are told in the result instead.
     """
+    checked = check_options(name, options)
     job = Job(
         operation=name,
         lake=lake,
         runner=runner,
-        options=check_options(name, options),
+        options=checked,
         settings=settings or KernelSettings(lake.storage),
         tables=tuple(tables),
         sources=tuple(sources),
@@ -122,6 +125,7 @@ def run_operation(
         dry_run=dry_run,
         info=commit or CommitInfo(),
         report=report,
+        deadline=Deadline.of(checked),
     )
     operation = OPERATIONS[name][0]
     if operation is not None:

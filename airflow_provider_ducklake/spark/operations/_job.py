@@ -31,6 +31,7 @@ from airflow_provider_ducklake.lake.results import (
     TableResult,
     worth_telling,
 )
+from airflow_provider_ducklake.spark.operations._deadline import Deadline
 from airflow_provider_ducklake.spark.runner import Runner
 from airflow_provider_ducklake.storage import open_store
 
@@ -49,6 +50,7 @@ class Job:
         as_they_are: For `ingest`: the rows are those of the Parquet files in `sources`, untouched.
         report: Takes lines (file lists, plans) that are too long for a result.
         most_tables: So many tables its result tells of.
+        deadline: When it begins nothing more, and no part of it does.
     """
 
     operation: str
@@ -64,6 +66,7 @@ class Job:
     now: datetime = field(default_factory=utc_now)
     report: Callable[[str], None] = log.info
     most_tables: int = MOST_TABLES
+    deadline: Deadline = field(default_factory=Deadline)
 
     def info_for(self, what: str) -> CommitInfo:
         """Return the commit info of one of several commits of this job, under a key of its own."""

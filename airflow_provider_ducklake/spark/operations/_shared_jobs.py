@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from airflow_provider_ducklake.kernels.tasks import RewriteTask
 from airflow_provider_ducklake.lake.errors import LakeError
-from airflow_provider_ducklake.spark.operations.cleanup import Deletion
+from airflow_provider_ducklake.spark.operations._removal import Deletion
 from airflow_provider_ducklake.spark.runner import Runner, error_named
 
 Task = TypeVar("Task")

@@ -8,12 +8,7 @@ from dataclasses import dataclass, replace
 from airflow_provider_ducklake.lake.options import OperationOptions
 from airflow_provider_ducklake.lake.results import OperationResult
 from airflow_provider_ducklake.spark.operations._job import Job
-from airflow_provider_ducklake.spark.operations.cleanup import (
-    CLEANUP_OPTIONS,
-    ORPHAN_OPTIONS,
-    cleanup_old_files,
-    delete_orphaned_files,
-)
+from airflow_provider_ducklake.spark.operations.cleanup import CLEANUP_OPTIONS, cleanup_old_files
 from airflow_provider_ducklake.spark.operations.compaction import (
     MERGE_OPTIONS,
     REWRITE_OPTIONS,
@@ -21,6 +16,10 @@ from airflow_provider_ducklake.spark.operations.compaction import (
     rewrite_data_files,
 )
 from airflow_provider_ducklake.spark.operations.flush import FLUSH_OPTIONS, flush_inlined_data
+from airflow_provider_ducklake.spark.operations.orphans import (
+    ORPHAN_OPTIONS,
+    delete_orphaned_files,
+)
 from airflow_provider_ducklake.spark.operations.snapshots import EXPIRE_OPTIONS, expire_snapshots
 
 

@@ -19,6 +19,7 @@ CHECKPOINT_OPTIONS = (
     "target_file_size",
     "max_compacted_files",
     "max_fraction",
+    "max_seconds",
 )
 
 
@@ -26,7 +27,8 @@ def checkpoint(job: Job) -> OperationResult:
     """Flush, expire, merge, rewrite, clean up scheduled files, sweep orphans.
 
     A step that fails is reported and does not keep the others from running: each leaves the lake
-    as good as it found it. Expiry runs only when an option, here or in the lake, says how far.
+    as good as it found it. `max_seconds` bound all of them together: no step, and no part of one,
+    begins later. Expiry runs only when an option, here or in the lake, says how far.
 
     Source: docs/stable/duckdb/maintenance/checkpoint.md for the order.
     """
@@ -45,7 +47,12 @@ def _run(job: Job, started: float, before: int, steps: Sequence[Step]) -> Operat
     counts: dict[str, int] = {}
     messages: list[str] = []
     failures: list[Failure] = []
-    for step in steps:
+    for number, step in enumerate(steps):
+        if job.deadline.is_over and not job.dry_run:
+            later = [step.name for step in steps[number:]]
+            messages.append(f"not begun, as max_seconds are over: {', '.join(later)}")
+            counts["steps_left_for_the_next_run"] = len(later)
+            break
         name = step.name
         try:
             result = step.run(job)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -101,22 +100,14 @@ class _Budget:
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """In how many commits the work on a table is put in, and until when any of it is begun."""
+    """In how many commits the work on a table is put in."""
 
     commits: int
-    end: float
 
     @classmethod
-    def of(cls, options: OperationOptions, started: float) -> _Pace:
-        seconds = options.seconds("max_seconds")
-        commits = options.integer("max_commits", at_least=1)
-        if seconds is None:
-            return cls(commits or 1, math.inf)
-        return cls(commits or _PARTS_IN_TIME, started + seconds)
-
-    @property
-    def is_over(self) -> bool:
-        return time.monotonic() >= self.end
+    def of(cls, job: Job) -> _Pace:
+        commits = job.options.integer("max_commits", at_least=1)
+        return cls(commits or (_PARTS_IN_TIME if job.deadline.is_set else 1))
 
     def parts(self, planned: _Planned) -> list[_Planned]:
         size = -(-len(planned.tasks) // self.commits)
@@ -169,7 +160,7 @@ def _compact(job: Job, plan_one: _PlanOne, *, commits_merges: bool) -> Operation
         job.options.integer("max_compacted_files", at_least=1),
         job.options.size("max_compacted_bytes"),
     )
-    pace = _Pace.of(job.options, started)
+    pace = _Pace.of(job)
     so_far: dict[str, TableResult] = {}
 
     def do(table: Table) -> list[TableResult]:
@@ -179,13 +170,13 @@ def _compact(job: Job, plan_one: _PlanOne, *, commits_merges: bool) -> Operation
         if done is not None:
             return [done]
         with job.lake.view() as view:
-            budget = _Budget(0, 0) if pace.is_over else left
+            budget = _Budget(0, 0) if job.deadline.is_over else left
             planned = plan_one(view, view.table(name), budget)
         _describe(job, planned.plan)
         result = replace(planned.plan, earlier=so_far.get(name)).result()
         parts = [] if job.dry_run else pace.parts(planned)
         for number, part in enumerate(parts):
-            if number and pace.is_over:
+            if number and job.deadline.is_over:
                 waiting = sum(len(g.files) for p in parts[number:] for g in p.plan.groups)
                 return [replace(result, remaining=result.remaining + waiting)]
             keyed = number == len(parts) - 1

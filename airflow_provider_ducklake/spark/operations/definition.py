@@ -15,7 +15,7 @@ from airflow_provider_ducklake.lake.inlined import count_live_rows
 from airflow_provider_ducklake.lake.instants import format_instant
 from airflow_provider_ducklake.lake.lake import Lake, LakeView
 from airflow_provider_ducklake.lake.model import Table
-from airflow_provider_ducklake.lake.reader import read_snapshots
+from airflow_provider_ducklake.lake.reader import read_chosen_snapshots
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
 from airflow_provider_ducklake.lake.tables import (
     commit_table,
@@ -122,9 +122,12 @@ def info(job: Job) -> OperationResult:
         scheduled = view.session.value(
             "SELECT count(*) FROM {ducklake_files_scheduled_for_deletion}"
         )
-        snapshots = read_snapshots(view.session)
+        ((number, *ends),) = view.session.rows(
+            "SELECT count(*), min(snapshot_id), max(snapshot_id) FROM {ducklake_snapshot}"
+        )
+        snapshots = read_chosen_snapshots(view.session, ends)
         counts = {
-            "snapshots": len(snapshots),
+            "snapshots": int(number),
             "tables": len(tables),
             "files_scheduled_for_deletion": int(scheduled),
         }

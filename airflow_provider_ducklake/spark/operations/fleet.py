@@ -25,7 +25,7 @@ from airflow_provider_ducklake.spark.operations._job import Job, finished, log
 from airflow_provider_ducklake.spark.operations._shared_jobs import SharedJobs
 from airflow_provider_ducklake.spark.operations._upkeep import Step, upkeep_steps
 
-FLEET_OPTIONS = ("work", "threads")
+FLEET_OPTIONS = ("work", "threads", "max_seconds")
 # The steps that let something go, and the option of a catalog that says when.
 _RETENTION: Final = {
     "expire_snapshots": "expire_older_than",
@@ -117,7 +117,10 @@ def _maintain(job: Job, means: _Means, catalog: str, steps: Sequence[Step]) -> _
     counts: dict[str, int] = {}
     failures: list[Failure] = []
     entries: list[LedgerEntry] = []
-    for step in steps:
+    for number, step in enumerate(steps):
+        if job.deadline.is_over and not job.dry_run:
+            counts["steps_left_for_the_next_run"] = len(steps) - number
+            break
         clock = time.monotonic()
         entry = LedgerEntry(catalog, step.name, utc_now(), 0.0, job.info.author)
         try:
@@ -196,6 +199,8 @@ def _entry(entry: LedgerEntry, result: OperationResult, failures: Sequence[Failu
         changed=bool(
             any(t.is_changed for t in result.tables)
             or any(result.counts.get(name) for name in _CHANGES)
+            # Or the next plan would take it for a step that finds nothing to do.
+            or any(name.endswith("_left_for_the_next_run") for name in result.counts)
         ),
         files_in=sum(t.files_in for t in result.tables) + result.counts.get("files_deleted", 0),
         files_out=sum(t.files_out for t in result.tables),

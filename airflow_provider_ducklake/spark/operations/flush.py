@@ -31,7 +31,7 @@ from airflow_provider_ducklake.spark.operations._job import (
 )
 from airflow_provider_ducklake.spark.operations._partitions import can_sort
 
-FLUSH_OPTIONS: tuple[str, ...] = ()
+FLUSH_OPTIONS = ("max_seconds",)
 
 
 def flush_inlined_data(job: Job) -> OperationResult:
@@ -40,8 +40,18 @@ def flush_inlined_data(job: Job) -> OperationResult:
     with job.lake.view() as view:
         tables = chosen_tables(job, view, for_upkeep=True)
         before = view.head.snapshot_id
-    results = each_table(job, tables, lambda table: [flush_table(job, table)])
-    return finished(job, started, before, results)
+    left = 0
+
+    def do(table: Table) -> list[TableResult]:
+        nonlocal left
+        if job.deadline.is_over and not job.dry_run:
+            left += 1
+            return []
+        return [flush_table(job, table)]
+
+    results = each_table(job, tables, do)
+    counts = {"tables_left_for_the_next_run": left} if left else {}
+    return finished(job, started, before, results, counts=counts)
 
 
 def flush_table(job: Job, table: Table) -> TableResult:
