@@ -182,7 +182,7 @@ class SnapshotWriter:
 def commit(
     database: Database,
     *,
-    base: int,
+    base: int | None,
     changes: Iterable[Change] | Callable[[SnapshotWriter], Iterable[Change]],
     write: Callable[[SnapshotWriter], T],
     info: CommitInfo | None = None,
@@ -192,7 +192,8 @@ def commit(
 
     Args:
         database: The catalog database.
-        base: Snapshot the change was planned on.
+        base: Snapshot the change was planned on. None where `write` looks at all that matters by
+            itself, so that whatever others did is no conflict.
         changes: What to say in `changes_made`, or a function that knows once ids are given.
         write: Re-validates what the change depends on and writes its rows; it runs again on
             every attempt and must have no effect outside the session. It may set
@@ -244,7 +245,7 @@ class _Work(Generic[T]):
     def __init__(
         self,
         database: Database,
-        base: int,
+        base: int | None,
         changes: Iterable[Change] | Callable[[SnapshotWriter], Iterable[Change]],
         write: Callable[[SnapshotWriter], T],
         info: CommitInfo,
@@ -325,7 +326,9 @@ def _refuse_conflict(ours: Iterable[Change], theirs: Iterable[Change]) -> None:
         raise CommitConflict(f"{reason}; plan again on the newest snapshot")
 
 
-def _changes_since(session: Session, base: int, head: int) -> list[Change]:
+def _changes_since(session: Session, base: int | None, head: int) -> list[Change]:
+    if base is None:
+        return []
     if base > head:
         raise CommitConflict(
             f"the plan was made on snapshot {base}, but the newest is {head}: the catalog was "
