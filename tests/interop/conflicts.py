@@ -121,7 +121,9 @@ def _is_even(row: Mapping[str, Any]) -> bool:
 
 _ARGUMENTS: Final = "'lake', 't', schema => 's'"
 THEIRS: Final = {
-    "insert": Theirs((f"INSERT INTO s.t VALUES {_values(*range(101, 106))}",), _inserted(*range(101, 106))),
+    "insert": Theirs(
+        (f"INSERT INTO s.t VALUES {_values(*range(101, 106))}",), _inserted(*range(101, 106))
+    ),
     "inlined insert": Theirs((f"INSERT INTO s.t VALUES {_values(111)}",), _inserted(111)),
     "delete": Theirs((f"DELETE FROM s.t WHERE {_EVEN}",), _without(_is_even)),
     "inlined delete": Theirs(
@@ -170,7 +172,8 @@ THEIRS: Final = {
         ("CALL ducklake_flush_inlined_data('lake', schema_name => 's', table_name => 't')",)
     ),
     "expire": Theirs(
-        ("CALL ducklake_expire_snapshots('lake', versions => [1, 4])",), expires=lambda judge: (1, 4)
+        ("CALL ducklake_expire_snapshots('lake', versions => [1, 4])",),
+        expires=lambda judge: (1, 4),
     ),
     "other table": Theirs(
         (f"INSERT INTO s.o VALUES {_values(*range(101, 106))}",), _inserted_elsewhere(101, 106)
@@ -223,7 +226,7 @@ class Meanwhile:
     happened: bool = False
     conflicts: int = 0
 
-    def pass_by(self, *_: object) -> None:
+    def pass_by(self) -> None:
         """Count a moment before a commit."""
         self.turn -= 1
         if not self.turn:
@@ -252,11 +255,16 @@ class Meanwhile:
                 patch.setattr(fault_points, "on_reach", reached)
             else:
                 function = getattr(*moment)
-                patch.setattr(*moment, lambda *a, **o: (self.pass_by(), function(*a, **o))[1])
+
+                def call(*arguments: Any, **options: Any) -> Any:
+                    self.pass_by()
+                    return function(*arguments, **options)
+
+                patch.setattr(*moment, call)
             yield
 
 
-def _operation(name: str, *tables: str, **options: object) -> Callable[[Judge], OperationResult]:
+def _operation(name: str, *tables: str, **options: Any) -> Callable[[Judge], OperationResult]:
     return lambda judge: judge.operations.run(name, *tables, may_fail=True, **options)
 
 
@@ -298,7 +306,7 @@ def _restored(judge: Judge) -> Changes:
 _FORCED: Final = {"cleanup_all": True, "force": True}
 OURS: Final = {
     "append": Ours(_ingest("append", 201, 202), _inserted(201, 202)),
-    "overwrite": Ours(_ingest("overwrite", 211, 212), _replaced(211, 212)),
+    "over": Ours(_ingest("overwrite", 211, 212), _replaced(211, 212)),
     "empty": Ours(_ingest("overwrite"), _replaced()),
     "upsert": Ours(_merge, _merged),
     "add": Ours(
@@ -313,8 +321,8 @@ OURS: Final = {
     "merge": Ours(_operation("merge_adjacent_files", TABLE)),
     "rewrite": Ours(_operation("rewrite_data_files", TABLE, delete_threshold=0)),
     "flush": Ours(_operation("flush_inlined_data", TABLE)),
-    "flush 2": Ours(_operation("flush_inlined_data", TABLE), turn=2),  # its deletes
-    "create": Ours(
+    "flush2": Ours(_operation("flush_inlined_data", TABLE), turn=2),
+    "new": Ours(
         _operation("create_table", NEW, columns="id int32"),
         lambda judge: {NEW: ModelTable(("id",))},
     ),
@@ -324,10 +332,6 @@ OURS: Final = {
         expires=(3, 5),
         moment=(snapshots, "commit_expiry"),
     ),
-    "cleanup": Ours(
-        _operation("cleanup_old_files", **_FORCED), moment=(cleanup, "still_unused")
-    ),
-    "fsck": Ours(
-        _operation("fsck", repair=True), moment=(fsck, "commit_repair")
-    ),
+    "clean": Ours(_operation("cleanup_old_files", **_FORCED), moment=(cleanup, "still_unused")),
+    "fsck": Ours(_operation("fsck", repair=True), moment=(fsck, "commit_repair")),
 }
