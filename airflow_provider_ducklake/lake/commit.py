@@ -45,6 +45,7 @@ T = TypeVar("T")
 ATTEMPTS: Final = 50
 _FIRST_WAIT: Final = 0.05  # seconds, doubled each time up to the cap, with full jitter
 _LONGEST_WAIT: Final = 2.0
+_OUTAGES: Final = 5  # attempts that find no server, after a COMMIT without an answer
 JOB_KEY: Final = "ducklake_job"
 
 
@@ -213,7 +214,7 @@ def commit(
     info = info or CommitInfo()
     reach(FaultPoint.WORK_DONE)
     work = _Work(database, base, changes, write, info, info.key or f"once-{uuid4()}", where)
-    wait, is_unanswered = _FIRST_WAIT, False
+    wait, is_unanswered, outages = _FIRST_WAIT, False, 0
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return work.attempt()
@@ -224,6 +225,15 @@ def commit(
         except LostRace as error:
             if attempt == ATTEMPTS:
                 raise (work.unknown() if is_unanswered else error) from error
+        except CatalogUnavailable as error:
+            if not is_unanswered:
+                raise
+            # A server that crashed in COMMIT may have answered once more before it went away.
+            outages += 1
+            if outages == _OUTAGES:
+                raise work.unknown() from error
+            if (done := work.look_up()) is not None:
+                return done
         except CommitConflict:
             raise  # with the snapshot id in hand: no attempt before this one can still succeed
         except LakeError as error:
