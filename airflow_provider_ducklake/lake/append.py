@@ -74,11 +74,8 @@ def append_files(
             of that name was created.
     """
     files = [file for file in files if file.record_count > 0]
-    if base is None:
-        if overwrite is not None:
-            raise ValueError("an overwrite needs the snapshot whose rows it replaces")
-        base = lake.head().snapshot_id
-    planned_on = base
+    if base is None and overwrite is not None:
+        raise ValueError("an overwrite needs the snapshot whose rows it replaces")
     new = is_planned(table)
     known = table
 
@@ -92,8 +89,8 @@ def append_files(
             validate(writer)
         live = read_live_files(writer.session, known, writer.head.snapshot_id)
         ended = [file for file in live if overwrite is not None and overwrite.takes(file)]
-        if overwrite is not None:
-            _require_same_rows(writer, known, overwrite, ended, planned_on)
+        if overwrite is not None and base is not None:
+            _require_same_rows(writer, known, overwrite, ended, base)
             _end(writer, known, overwrite, ended)
         grown = add_columns(writer, known, new_columns) if new_columns else known
         add_files(writer, grown, files)
@@ -104,7 +101,10 @@ def append_files(
     def changes(_: SnapshotWriter) -> list[Change]:
         words = {
             "altered_table": bool(new_columns),
+            # Both, as a client that flushes, or deletes inline, looks for the second alone: what
+            # it brings back, or deletes once more, would be rows that are gone.
             "deleted_from_table": overwrite is not None,
+            "inlined_delete": overwrite is not None,
             "inserted_into_table": bool(files),
         }
         made = creating(table) if new else []

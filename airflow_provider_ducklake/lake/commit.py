@@ -45,6 +45,7 @@ T = TypeVar("T")
 ATTEMPTS: Final = 50
 _FIRST_WAIT: Final = 0.05  # seconds, doubled each time up to the cap, with full jitter
 _LONGEST_WAIT: Final = 2.0
+_OUTAGES: Final = 5  # attempts that find no server, after a COMMIT without an answer
 JOB_KEY: Final = "ducklake_job"
 
 
@@ -182,7 +183,7 @@ class SnapshotWriter:
 def commit(
     database: Database,
     *,
-    base: int,
+    base: int | None,
     changes: Iterable[Change] | Callable[[SnapshotWriter], Iterable[Change]],
     write: Callable[[SnapshotWriter], T],
     info: CommitInfo | None = None,
@@ -192,7 +193,8 @@ def commit(
 
     Args:
         database: The catalog database.
-        base: Snapshot the change was planned on.
+        base: Snapshot the change was planned on. None where `write` looks at all that matters by
+            itself, so that whatever others did is no conflict.
         changes: What to say in `changes_made`, or a function that knows once ids are given.
         write: Re-validates what the change depends on and writes its rows; it runs again on
             every attempt and must have no effect outside the session. It may set
@@ -212,7 +214,7 @@ def commit(
     info = info or CommitInfo()
     reach(FaultPoint.WORK_DONE)
     work = _Work(database, base, changes, write, info, info.key or f"once-{uuid4()}", where)
-    wait, is_unanswered = _FIRST_WAIT, False
+    wait, is_unanswered, outages = _FIRST_WAIT, False, 0
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return work.attempt()
@@ -223,6 +225,15 @@ def commit(
         except LostRace as error:
             if attempt == ATTEMPTS:
                 raise (work.unknown() if is_unanswered else error) from error
+        except CatalogUnavailable as error:
+            if not is_unanswered:
+                raise
+            # A server that crashed in COMMIT may have answered once more before it went away.
+            outages += 1
+            if outages == _OUTAGES:
+                raise work.unknown() from error
+            if (done := work.look_up()) is not None:
+                return done
         except CommitConflict:
             raise  # with the snapshot id in hand: no attempt before this one can still succeed
         except LakeError as error:
@@ -244,7 +255,7 @@ class _Work(Generic[T]):
     def __init__(
         self,
         database: Database,
-        base: int,
+        base: int | None,
         changes: Iterable[Change] | Callable[[SnapshotWriter], Iterable[Change]],
         write: Callable[[SnapshotWriter], T],
         info: CommitInfo,
@@ -325,7 +336,9 @@ def _refuse_conflict(ours: Iterable[Change], theirs: Iterable[Change]) -> None:
         raise CommitConflict(f"{reason}; plan again on the newest snapshot")
 
 
-def _changes_since(session: Session, base: int, head: int) -> list[Change]:
+def _changes_since(session: Session, base: int | None, head: int) -> list[Change]:
+    if base is None:
+        return []
     if base > head:
         raise CommitConflict(
             f"the plan was made on snapshot {base}, but the newest is {head}: the catalog was "

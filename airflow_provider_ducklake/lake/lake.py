@@ -241,7 +241,7 @@ class Lake:
     def commit(
         self,
         *,
-        base: int,
+        base: int | None,
         changes: Iterable[Change] | Callable[[SnapshotWriter], Iterable[Change]],
         write: Callable[[SnapshotWriter], T],
         info: CommitInfo | None = None,

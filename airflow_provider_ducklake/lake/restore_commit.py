@@ -225,9 +225,13 @@ def _open(session: Session, table: str, change: FileChange) -> None:
     column, ids = "data_file_id", [change.last.data_file_id]
     if table == "ducklake_delete_file":
         column, ids = "delete_file_id", [d.delete_file_id for d in change.last.delete_files]
-    session.execute_in(
+    opened = session.execute_in(
         "UPDATE {files} SET end_snapshot = NULL WHERE " + column + " IN (??)", ids, files=table
     )
+    if opened not in (-1, len(ids)):
+        raise CommitConflict(
+            f"file {change.last.path} was expired while it was restored; plan again"
+        )
 
 
 def _replace_deletes(

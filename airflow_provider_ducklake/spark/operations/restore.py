@@ -101,6 +101,7 @@ def _restore(
     job: Job, target: int, name: str | None, messages: list[str]
 ) -> tuple[TableResult, ...]:
     with job.lake.view() as view:
+        find_target(view, snapshot_id=target)  # it may have expired since
         if name is None:
             plan = plan_lake_restore(view, target)
         else:
