@@ -214,30 +214,20 @@ def commit(
     info = info or CommitInfo()
     reach(FaultPoint.WORK_DONE)
     work = _Work(database, base, changes, write, info, info.key or f"once-{uuid4()}", where)
-    wait, is_unanswered, outages = _FIRST_WAIT, False, 0
+    wait = _FIRST_WAIT
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return work.attempt()
-        except CommitStateUnknown:
-            is_unanswered = True
-            if (done := work.look_up()) is not None:
+        except (CommitStateUnknown, CatalogUnavailable) as error:
+            if (done := work.find_out(error)) is not None:
                 return done
         except LostRace as error:
             if attempt == ATTEMPTS:
-                raise (work.unknown() if is_unanswered else error) from error
-        except CatalogUnavailable as error:
-            if not is_unanswered:
-                raise
-            # A server that crashed in COMMIT may have answered once more before it went away.
-            outages += 1
-            if outages == _OUTAGES:
-                raise work.unknown() from error
-            if (done := work.look_up()) is not None:
-                return done
+                raise (work.unknown() if work.is_unanswered else error) from error
         except CommitConflict:
             raise  # with the snapshot id in hand: no attempt before this one can still succeed
         except LakeError as error:
-            if is_unanswered:
+            if work.is_unanswered:
                 raise work.unknown() from error
             raise
         time.sleep(random.uniform(0, wait))
@@ -269,6 +259,8 @@ class _Work(Generic[T]):
         self._info = info
         self._key = key
         self._where = where
+        self.is_unanswered = False  # an attempt was, and nobody knows of it yet
+        self._outages = 0
         self._made: dict[str, Committed[T]] = {}  # what each attempt has done if its COMMIT counts
 
     def attempt(self) -> Committed[T]:
@@ -301,7 +293,25 @@ class _Work(Generic[T]):
             self._made[name] = Committed(read_snapshot(session, writer.snapshot_id), value)
         return self._made[name]
 
-    def look_up(self) -> Committed[T] | None:
+    def find_out(self, error: LakeError) -> Committed[T] | None:
+        """Look up what became of this work when an attempt lost its server; None: nothing so far.
+
+        One that crashed in COMMIT may answer once more before it goes away, and then comes back.
+
+        Raises:
+            LakeError: The error, as no attempt so far was without an answer; or nobody can tell.
+        """
+        if isinstance(error, CommitStateUnknown):
+            self.is_unanswered = True
+        elif not self.is_unanswered:
+            raise error
+        else:
+            self._outages += 1
+            if self._outages == _OUTAGES:
+                raise self.unknown() from error
+        return self._look_up()
+
+    def _look_up(self) -> Committed[T] | None:
         """Find out what became of a COMMIT whose answer never came; None: nothing so far.
 
         The server may still be at it. That does no harm: the next attempt waits for it, as both

@@ -22,11 +22,12 @@ class FaultPoint(Enum):
     """Where a job can be killed; every operation that changes anything passes some of them."""
 
     # One task of several is done: a file written, registered or restored, a batch of objects
-    # deleted. All that use a runner (not an ingest of a DataFrame, whose tasks Spark runs itself).
+    # deleted. All that use a runner, without Spark; an ingest of a DataFrame for each answer.
     TASK_DONE = "task_done"
     # All files are written and none is in the catalog. All that make a snapshot.
     WORK_DONE = "work_done"
-    # All rows of a transaction are written and COMMIT is not sent. All that change the catalog.
+    # All rows of a transaction are written and COMMIT is not sent. All that change the catalog, or
+    # the store around it.
     UNCOMMITTED = "uncommitted"
     # The database has committed and the job does not know yet; also between two transactions of
     # one operation, as of two tables, of two batches of an expiry, or two steps of a checkpoint.

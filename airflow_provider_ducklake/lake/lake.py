@@ -132,7 +132,7 @@ class Lake:
             storage: How the data path is reached.
             encrypted: Write every Parquet file encrypted.
             if_not_exists: An existing lake with the same data path is fine.
-            info: Stands beside the first snapshot, but not in a store.
+            info: Stands beside the first snapshot.
 
         Raises:
             ConfigurationError: There is no data path, or a lake exists already.
@@ -146,6 +146,7 @@ class Lake:
                 root=location.data_path,
                 encrypted=encrypted,
                 if_not_exists=if_not_exists,
+                info=info,
             )
             data_path = lake.data_path
             lake.store(data_path).ensure_writable(data_path)

@@ -13,6 +13,7 @@ from airflow_provider_ducklake.kernels.tasks import AppendTask, StageTask
 from airflow_provider_ducklake.kernels.upsert_source import stage
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.errors import BadInput, ConfigurationError, LakeError
+from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
 from airflow_provider_ducklake.lake.model import WrittenFile
 from airflow_provider_ducklake.spark.failures import cause_of, hint_for
 from airflow_provider_ducklake.spark.runner import error_named
@@ -133,6 +134,7 @@ def write_files(
             files += pickle.loads(bytes(payload))
         else:
             failure = failure or error_named(kind, bytes(payload).decode())
+        reach(FaultPoint.TASK_DONE)
     if failure is not None:
         from airflow_provider_ducklake.storage import open_store
 

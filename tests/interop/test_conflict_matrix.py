@@ -87,6 +87,19 @@ flush         |  S     w     w     w     S    S      S      w    -     w      . 
 expire        |  .     .     .     .     .    .      .      .    .     .      .      .    .
 other table   |  .     .     .     .     .    .      .      .    .     .      .      .    .
 """
+
+# The operation of the row, by another job of ours, runs as a whole between plan and commit of that
+# of the column; letters as in the first table.
+OUR_OWN: Final = """
+              |append over upsert merge rewrite flush restore
+append        |   .    C     C      .      .      .      a
+over          |   .    C     C      a      a      a      a
+upsert        |   .    C     C      a      a      a      a
+merge         |   .    C     C      a      .      .      a
+rewrite       |   .    C     C      .      a      .      a
+flush         |   .    C     C      .      a      a      a
+restore       |   .    C     C      a      a      a      a
+"""
 Cells = dict[str, dict[str, str]]
 
 
@@ -101,7 +114,7 @@ def _cells(table: str) -> Cells:
     return cells
 
 
-_FIRST, _OPEN = _cells(STOCK_FIRST), _cells(STOCK_OPEN)
+_FIRST, _OPEN, _OWN = _cells(STOCK_FIRST), _cells(STOCK_OPEN), _cells(OUR_OWN)
 
 
 def test_every_operation_and_every_change_has_its_place() -> None:
@@ -153,7 +166,8 @@ def _run(judge: Judge, ours: Ours) -> str:
         judge.accept({})
         return "E"
     judge.model.expire(ours.expires)
-    judge.accept(ours.effect(judge))
+    now = judge.model.tables
+    judge.accept({n: table for n, table in ours.effect(judge).items() if table != now.get(n)})
     return "."
 
 
@@ -165,6 +179,15 @@ def _look(judge: Judge, theirs: set[str]) -> None:
     assert not left, judge.message("files", left)
 
 
+def _meanwhile(judge: Judge, ours: Ours, act: Callable[[], None]) -> str:
+    meanwhile = Meanwhile(act, ours.turn)
+    with meanwhile.patched(ours.moment):
+        outcome = _run(judge, ours)
+    assert meanwhile.happened
+    _look(judge, set())
+    return "a" if outcome == "." and meanwhile.conflicts else outcome
+
+
 def _stock_first(judge: Judge, ours: Ours, theirs: Theirs) -> str:
     def act() -> None:
         judge.accept({})
@@ -172,12 +195,7 @@ def _stock_first(judge: Judge, ours: Ours, theirs: Theirs) -> str:
         theirs.done(judge)
         judge.client.release()
 
-    meanwhile = Meanwhile(act, ours.turn)
-    with meanwhile.patched(ours.moment):
-        outcome = _run(judge, ours)
-    assert meanwhile.happened
-    _look(judge, set())
-    return "a" if outcome == "." and meanwhile.conflicts else outcome
+    return _meanwhile(judge, ours, act)
 
 
 def _stock_open(judge: Judge, ours: Ours, theirs: Theirs) -> str:
@@ -197,14 +215,12 @@ def _stock_open(judge: Judge, ours: Ours, theirs: Theirs) -> str:
     return outcome
 
 
-def _compare(
-    rewind: Rewind, name: str, expected: dict[str, str], cell: Callable[[Judge, Ours, Theirs], str]
-) -> None:
+def _compare(rewind: Rewind, expected: dict[str, str], cell: Callable[[Judge, str], str]) -> None:
     wrong: list[str] = []
     for their in expected:
         rewind.back()
         try:
-            found = cell(rewind.judge, OURS[name], THEIRS[their])
+            found = cell(rewind.judge, their)
         except AssertionError as error:
             found = str(error)
         if found != expected[their]:
@@ -216,11 +232,29 @@ def _compare(
 @pytest.mark.parametrize("name", _FIRST)
 def test_stock_client_commits_first(rewind: Rewind, name: str) -> None:
     """CC-01, CC-03: what a stock client committed after our plan is kept, and told of."""
-    _compare(rewind, name, _FIRST[name], _stock_first)
+    _compare(rewind, _FIRST[name], lambda j, their: _stock_first(j, OURS[name], THEIRS[their]))
 
 
 @pytest.mark.parametrize("rewind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("name", _OPEN)
 def test_stock_client_commits_last(rewind: Rewind, name: str) -> None:
     """CC-01, CC-04: what we committed is kept by a stock client that had begun before."""
-    _compare(rewind, name, _OPEN[name], _stock_open)
+    _compare(rewind, _OPEN[name], lambda j, their: _stock_open(j, OURS[name], THEIRS[their]))
+
+
+@pytest.mark.parametrize("rewind", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("name", _OWN)
+def test_two_jobs_of_ours(rewind: Rewind, name: str) -> None:
+    """CC-03: of two jobs on one table none undoes the other, and no file is retired twice."""
+
+    def cell(judge: Judge, other: str) -> str:
+        def act() -> None:
+            assert _run(judge, OURS[other]) == "."
+            judge.client.release()
+
+        outcome = _meanwhile(judge, OURS[name], act)
+        scheduled = judge.catalog()["ducklake_files_scheduled_for_deletion"]
+        assert len({row["path"] for row in scheduled}) == len(scheduled)
+        return outcome
+
+    _compare(rewind, _OWN[name], cell)

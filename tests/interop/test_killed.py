@@ -309,9 +309,10 @@ def test_killed_around_commit(judge: Judge) -> None:
     judge.check_soundness()
 
 
-@pytest.mark.parametrize("lake_factory", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("lake_factory", ["sqlite", "postgres", "store"], indirect=True)
 def test_create_lake_killed_and_run_again(lake_under_test: LakeUnderTest) -> None:
     location = replace(lake_under_test.location, data_path=lake_under_test.data_path)
+    Path(lake_under_test.data_path).mkdir()
     work = Work("create_lake")
     kill(work, location, UNCOMMITTED)
     kill(work, location, COMMITTED)
@@ -320,7 +321,7 @@ def test_create_lake_killed_and_run_again(lake_under_test: LakeUnderTest) -> Non
     assert isinstance(again, OperationResult)
     assert (again.already_done, again.messages[0][:7]) == (True, "created")
     assert catalog_fingerprint(lake_under_test) == made
-    with pytest.raises(ConfigurationError, match="holds a lake already"):
+    with pytest.raises(ConfigurationError, match=r"(holds a lake|exists) already"):
         replace(work, key="run-2").run(location)
     client = lake_under_test.client()
     assert client.snapshot_ids() == [0]

@@ -20,6 +20,7 @@ import airflow_provider_ducklake.spark.entry as entry
 from airflow_provider_ducklake.lake.fault_points import VARIABLE, FaultPoint
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.results import OperationResult
+from tests.interop.catalog import unreferenced_files
 from tests.support.lakes import LakeUnderTest
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -180,15 +181,18 @@ def test_a_driver_that_is_killed_and_run_again(master: str, sqlite_lake: Lakes) 
         *("--sql", "SELECT id FROM range(0, 100, 1, 2)"),
         *("--option", "create_table=true", "--commit-key", "run-1"),
     )
-    first = submission(master, judge.directory, *job, killed_at=FaultPoint.UNCOMMITTED)
+    first = submission(master, judge.directory, *job, killed_at=FaultPoint.TASK_DONE)
     assert first.wait(120) != 0
     assert lake.head().snapshot_id == 0
+    left = set(Path(judge.data_path).rglob("*.parquet"))
+    assert len(left) == 2
     second = submission(master, judge.directory, *job, killed_at=FaultPoint.COMMITTED)
     assert second.wait(120) != 0
     committed = lake.head().snapshot_id
     third = submit(master, judge.directory, *job)
     assert third.already_done
     assert lake.head().snapshot_id == committed
+    assert unreferenced_files(judge) == {str(path) for path in left}
     client = judge.client()
     assert client.sql("SELECT count(*), sum(id) FROM t") == [(100, 4950)]
     client.close()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 
+from airflow_provider_ducklake.lake.commit import CommitInfo
 from airflow_provider_ducklake.lake.errors import NotFound
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -127,3 +128,13 @@ def _entries(
     rows = connection.execute(query.encode(), (value, limit)).fetchall()
     entries = (CatalogEntry(*row) for row in rows)
     return [replace(entry, size=int(entry.size)) for entry in entries]
+
+
+def sign_catalog(connection: Connection, entry: CatalogEntry, info: CommitInfo) -> None:
+    """Note beside the first snapshot of a new catalog who made it, and as which job."""
+    told = info.text(info.key, uuid4().hex, None) if info.key else None
+    connection.execute(
+        "UPDATE ducklake.ducklake_snapshot_changes "
+        "SET author = %s, commit_message = %s, commit_extra_info = %s WHERE catalog_id = %s",
+        (info.author, info.message, told, entry.catalog_id),
+    )

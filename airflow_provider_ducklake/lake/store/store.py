@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from airflow_provider_ducklake.lake.commit import CommitInfo
 from airflow_provider_ducklake.lake.database.kept_connections import KeptConnections, connect
 from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailable,
@@ -16,6 +17,7 @@ from airflow_provider_ducklake.lake.errors import (
     LostRace,
     NotFound,
 )
+from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.paths import as_directory
 from airflow_provider_ducklake.lake.store.fleet import FleetPlan, plan_fleet
@@ -39,6 +41,7 @@ from airflow_provider_ducklake.lake.store.registry import (
     get_catalog,
     list_catalogs,
     read_status,
+    sign_catalog,
 )
 from airflow_provider_ducklake.lake.store.same_catalog import lock_name, require_same
 from airflow_provider_ducklake.storage import StorageOptions
@@ -142,7 +145,7 @@ class CatalogStore:
 
     def status(self) -> StoreStatus:
         """Return what the store is; raises NotFound where there is none."""
-        with self.transaction() as connection:
+        with self._reading() as connection:
             return read_status(connection)
 
     def create_catalog(
@@ -153,6 +156,7 @@ class CatalogStore:
         encrypted: bool = False,
         inlining_row_limit: int | None = 0,
         if_not_exists: bool = False,
+        info: CommitInfo | None = None,
     ) -> CatalogEntry:
         """Create a catalog with schema `main` and no table.
 
@@ -165,6 +169,7 @@ class CatalogStore:
                 create the tables this takes. None leaves it to each client.
             if_not_exists: Return the one that is there, if it is no fork and has the root and the
                 encryption asked for; of several who create it at once, one does and all return it.
+            info: Stands beside the first snapshot of a catalog that is created.
 
         Raises:
             ConfigurationError: The name is taken, by another kind of catalog, or not allowed.
@@ -180,6 +185,8 @@ class CatalogStore:
                     (name, root, encrypted, inlining_row_limit),
                 )
                 found = get_catalog(connection, name)
+                if info is not None:
+                    sign_catalog(connection, found, info)
             else:
                 require_same(connection, found, root=root, encrypted=encrypted)
             return found
@@ -294,7 +301,7 @@ class CatalogStore:
 
     def catalog(self, name: str) -> CatalogEntry:
         """Return one catalog; raises NotFound."""
-        with self.transaction() as connection:
+        with self._reading() as connection:
             return get_catalog(connection, name)
 
     def list_catalogs(self, pattern: str = "%", *, limit: int | None = None) -> list[CatalogEntry]:
@@ -304,7 +311,7 @@ class CatalogStore:
             pattern: SQL LIKE pattern the names match, whatever the case of their letters.
             limit: At most so many.
         """
-        with self.transaction() as connection:
+        with self._reading() as connection:
             return list_catalogs(connection, pattern, limit)
 
     def plan_fleet(self, policy: FleetPolicy | None = None) -> FleetPlan:
@@ -314,7 +321,7 @@ class CatalogStore:
             policy: What counts as work, and the budget.
         """
         chosen = policy or FleetPolicy()
-        with self.transaction() as connection:
+        with self._reading() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             # Of a million catalogs the groups would go to disk, several times over.
             connection.execute("SET LOCAL work_mem = '128MB'")
@@ -355,11 +362,20 @@ class CatalogStore:
         Raises:
             LakeError: What the database refuses, as one of this package's kinds.
         """
+        with self._reading() as connection:
+            yield connection
+            reach(FaultPoint.UNCOMMITTED)
+            connection.commit()
+            reach(FaultPoint.COMMITTED)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """Open a transaction that is rolled back unless it was committed."""
         try:
             with self._connection() as connection:
                 connection.execute("SET LOCAL TIME ZONE 'UTC'")
                 yield connection
-                connection.commit()
+                connection.rollback()
         except psycopg.Error as error:
             raise store_error(error) from error
 
