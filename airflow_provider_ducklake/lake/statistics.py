@@ -63,6 +63,11 @@ class TableColumnStatistics:
     max_value: str | None = None
     extra_stats: str | None = None
 
+    @property
+    def is_only_null(self) -> bool:
+        """Whether the column is taken for one of nothing but NULL."""
+        return self.min_value is None and self.max_value is None
+
 
 def merge_into_table(
     column: Column,
@@ -145,8 +150,7 @@ def _of_file(stats: ColumnStatistics) -> _Part:
 
 def _of_table(stats: TableColumnStatistics) -> _Part:
     low, high = stats.min_value, stats.max_value
-    only_null = low is None and high is None
-    return _Part(stats.contains_null, stats.contains_nan, low, high, only_null)
+    return _Part(stats.contains_null, stats.contains_nan, low, high, stats.is_only_null)
 
 
 def _any(flags: Sequence[bool | None]) -> bool | None:

@@ -72,20 +72,47 @@ def add_rows(
     _write_counters(session, table.table_id, after)
     by_file = [{s.column_id: s for s in of_file} for of_file in files]
     current = read_column_statistics(session, table.table_id) if statistics.exists else {}
-    merged, unknown = [], []
+    merged, unknown, first_values = [], [], {}
     for column in _with_bounds(session, table):
         # A column added after the first rows has no row here: old rows hold its default.
-        if statistics.exists and column.column_id not in current:
+        known = current.get(column.column_id)
+        if statistics.exists and known is None:
             continue
         per_file = [of_file.get(column.column_id) for of_file in by_file]
-        result = merge_into_table(column, current.get(column.column_id), per_file)
+        result = merge_into_table(column, known, per_file)
         has_values = any(part is None or not part.is_only_null for part in per_file)
         if has_values and None in (result.min_value, result.max_value):
             unknown.append(column.column_id)
-        else:
-            merged.append(result)
+            continue
+        merged.append(result)
+        if has_values and known is not None and known.is_only_null:
+            bounded = [part for part in per_file if part and part.min_value is not None]
+            first_values[column.column_id] = len(bounded)
+    unknown += _with_older_values(session, table.table_id, first_values)
     forget_bounds(session, table.table_id, unknown)
     _write_columns(session, table.table_id, merged, insert=not statistics.exists)
+
+
+def _with_older_values(
+    session: Session, table_id: int, new_files: Mapping[int, int]
+) -> Iterator[int]:
+    """Yield those of some columns, taken for NULL alone so far, of which older files hold values.
+
+    A stock client leaves a table so when it inserts the first rows, into several partitions, and
+    those of the first are NULL (1.5.5); its next insert narrows the bounds to the new rows.
+
+    Args:
+        session: The commit transaction.
+        table_id: The table.
+        new_files: Of each column, how many of the new files have bounds.
+    """
+    query = (
+        "SELECT column_id, count(*) FROM {ducklake_file_column_stats} WHERE min_value IS NOT NULL "
+        "AND table_id = ? AND column_id IN (??) GROUP BY column_id"
+    )
+    for column_id, files in session.rows_in(query, new_files, (table_id,)):
+        if int(files) > new_files[int(column_id)]:
+            yield int(column_id)
 
 
 def forget_bounds(session: Session, table_id: int, column_ids: Iterable[int]) -> None:

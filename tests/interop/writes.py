@@ -75,14 +75,29 @@ class Writer:
     def rows(self, table: str, number: int, seed: int) -> list[list[Pair]]:
         """Return new rows for a table: a fresh key, then values from the pools."""
         rows = []
+        has_values = self._columns_with_values(table)
         for position in range(number):
             values = [(str(self._next_key), self._next_key)]
             others = list(self.shapes[table].items())[1:]
             for at, (_, type_name) in enumerate(others):
-                values.append(pick(type_name, seed + position * (at + 1)))
+                value = pick(type_name, seed + position * (at + 1))
+                while value[1] is None and not has_values[at + 1]:
+                    value = pick(type_name, seed := seed + 1)
+                values.append(value)
             rows.append(values)
             self._next_key += 1
         return rows
+
+    def _columns_with_values(self, table: str) -> list[bool]:
+        """Tell of which columns a partitioned table has known a value; of others all columns.
+
+        Fault of the reference: of the first rows, where they become several files and the first
+        holds nothing but NULL, it keeps that; and narrows a table's bounds to the rows after.
+        """
+        if table not in self.keys:
+            return [True] * len(self.shapes[table])
+        rows = self.judge.table(table).rows.values()
+        return [any(row[at] is not None for row in rows) for at in range(len(self.shapes[table]))]
 
     def new_name(self, prefix: str) -> str:
         """Return a name that nothing has had."""
