@@ -36,7 +36,7 @@ _COMPACTION: tuple[tuple[str, dict[str, str]], ...] = (
     ("rewrite_data_files", {"delete_threshold": "0.1"}),
 )
 _CLEANING: tuple[tuple[str, dict[str, str]], ...] = (
-    # More than are made while a statement runs: a stock client reads in them what it conflicts with.
+    # More than one statement lasts: a stock client reads in them what it conflicts with.
     ("expire_snapshots", {"retain_last": "50"}),
     ("cleanup_old_files", {"cleanup_all": "true", "force": "true"}),
 )
