@@ -250,7 +250,7 @@ def test_grants(conninfo: str, store: CatalogStore, role: str) -> None:
 
 
 def test_a_catalog_must_be_chosen(conninfo: str, store: CatalogStore) -> None:
-    """Neither none nor a wrong one is ever a default."""
+    """MT-03: neither none nor a wrong one is ever a default."""
     made = store.create_catalog("mine")
     wrong = {
         "": "no catalog is chosen",

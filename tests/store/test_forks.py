@@ -146,7 +146,7 @@ def test_what_one_does_the_other_does_not_see(family: Family) -> None:
 
 @pytest.mark.parametrize("who", ["stock", "ours"])
 def test_files_live_as_long_as_anybody_reads_them(family: Family, who: str) -> None:
-    """Whoever compacts, expires, cleans up and sweeps, in whichever catalog: nothing is lost."""
+    """MT-02: whoever compacts, expires, cleans up and sweeps, wherever: nothing is lost."""
     parent = filled(family)
     fork = family.fork("parent", "fork")
     grandchild = family.fork("fork", "grandchild")

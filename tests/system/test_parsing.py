@@ -95,7 +95,7 @@ def test_nothing_heavy_is_imported(parsed: dict[str, Any]) -> None:
 
 
 def test_nothing_is_asked(parsed: dict[str, Any]) -> None:
-    """No query, no connection looked up, no socket, no process."""
+    """MT-03: no query, no connection looked up, no socket, no process."""
     assert parsed["statements"] == []
     assert parsed["connections"] == []
     assert parsed["connected"] == []
