@@ -190,8 +190,9 @@ class Writer:
         literal, value = pick(type_name, seed // 2) if seed % 2 else ("NULL", None)
         if type_name.endswith(("]", ")")) and not type_name.startswith("DECIMAL"):
             literal, value = "NULL", None  # a nested column takes no default in the reference
-        if "(" in literal or "::" in literal:
-            literal, value = "NULL", None  # nor does any column take an expression
+        if "(" in literal or "::" in literal or type_name == "BOOLEAN":
+            # Nor does any column take an expression, and DuckDB's parser makes one of `false`.
+            literal, value = "NULL", None
         default = f" DEFAULT {literal}" if value is not None else ""
         self.judge.alter(
             table,

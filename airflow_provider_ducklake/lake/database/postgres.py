@@ -62,9 +62,15 @@ class PostgresSession(Session):
         return (cursor.fetchall() if cursor.description else []), cursor.rowcount
 
     def _stream(self, query: str, parameters: Sequence[Parameter]) -> Iterator[Row]:
-        with self._connection.cursor("ducklake_stream") as cursor:
-            cursor.itersize = STREAMED
-            yield from cursor.execute(_composed(query), parameters)
+        cursor = self._connection.cursor("ducklake_stream")
+        cursor.itersize = STREAMED
+        try:
+            for row in cursor.execute(_composed(query), parameters):  # noqa: UP028
+                yield row
+        finally:
+            # A stream nobody read to its end may outlive its connection.
+            if not self._connection.closed:
+                cursor.close()
 
     def insert(self, table: str, rows: Iterable[Sequence[Value]]) -> None:
         # An array for each column: a statement with a parameter for every value of hundreds of

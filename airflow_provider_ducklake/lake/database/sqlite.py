@@ -41,7 +41,10 @@ class SqliteSession(Session):
         return rows, cursor.rowcount
 
     def _stream(self, query: str, parameters: Sequence[Parameter]) -> Iterator[Row]:
-        yield from self._connection.execute(query, parameters)
+        # Not `yield from`: that closes the cursor of a stream nobody read to its end, and by then
+        # the connection may be closed.
+        for row in self._connection.execute(query, parameters):  # noqa: UP028
+            yield row
 
     def _ids(self, ids: Sequence[int]) -> Parameter:
         return json.dumps(list(ids))
