@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
 from airflow_provider_ducklake.kernels.connection import KernelSettings, scratch
+from airflow_provider_ducklake.lake.cleanup import deletion_cutoff
 from airflow_provider_ducklake.lake.database.base import batches
 from airflow_provider_ducklake.lake.errors import LakeError, StorageError
 from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
+from airflow_provider_ducklake.lake.lake import LakeView
 from airflow_provider_ducklake.lake.paths import Location
 from airflow_provider_ducklake.lake.results import Failure
 from airflow_provider_ducklake.spark.operations._job import Job
@@ -77,6 +80,18 @@ class Removed:
             f"({self.deleted + self.missing} are done); the first: {path}: {reason}"
         )
         return [Failure(StorageError.__name__, message)]
+
+
+def chosen_cutoff(job: Job, view: LakeView, *, floor: timedelta | None = None) -> datetime:
+    """Return the instant before which this job's options let objects go, as `deletion_cutoff`."""
+    return deletion_cutoff(
+        view,
+        job.now,
+        older_than=job.options.text("older_than"),
+        everything=bool(job.options.flag("cleanup_all")),
+        force=bool(job.options.flag("force")),
+        floor=floor,
+    )
 
 
 def delete(job: Job, paths: Sequence[str], *, listed: bool = False) -> DeleteOutcome:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from airflow_provider_ducklake.lake.cleanup import (
     ScheduledFile,
-    deletion_cutoff,
     forget_files,
     plan_cleanup,
     still_unused,
@@ -15,7 +14,12 @@ from airflow_provider_ducklake.lake.cleanup import (
 from airflow_provider_ducklake.lake.database.base import batches
 from airflow_provider_ducklake.lake.results import OperationResult
 from airflow_provider_ducklake.spark.operations._job import Job, finished
-from airflow_provider_ducklake.spark.operations._removal import BATCH, Removed, delete
+from airflow_provider_ducklake.spark.operations._removal import (
+    BATCH,
+    Removed,
+    chosen_cutoff,
+    delete,
+)
 
 CLEANUP_OPTIONS = ("older_than", "cleanup_all", "force", "outside_data_path", "max_seconds")
 ACKNOWLEDGED = 8 * BATCH  # objects that are looked up, deleted and taken off the schedule together
@@ -25,13 +29,7 @@ def cleanup_old_files(job: Job) -> OperationResult:
     """Delete files that were scheduled for deletion long enough ago, and forget them."""
     started = time.monotonic()
     with job.lake.view() as view:
-        cutoff = deletion_cutoff(
-            view,
-            job.now,
-            older_than=job.options.text("older_than"),
-            everything=bool(job.options.flag("cleanup_all")),
-            force=bool(job.options.flag("force")),
-        )
+        cutoff = chosen_cutoff(job, view)
         foreign = bool(job.options.flag("outside_data_path"))
         plan = plan_cleanup(view, cutoff, outside_data_path=foreign)
         head = view.head.snapshot_id

@@ -6,7 +6,7 @@ import time
 from datetime import datetime
 
 from airflow_provider_ducklake.kernels.connection import scratch
-from airflow_provider_ducklake.lake.cleanup import ORPHAN_FLOOR, deletion_cutoff
+from airflow_provider_ducklake.lake.cleanup import ORPHAN_FLOOR
 from airflow_provider_ducklake.lake.errors import ConfigurationError, StorageError
 from airflow_provider_ducklake.lake.orphans import (
     MAX_FRACTION,
@@ -17,7 +17,13 @@ from airflow_provider_ducklake.lake.orphans import (
 from airflow_provider_ducklake.lake.paths import Location
 from airflow_provider_ducklake.lake.results import OperationResult
 from airflow_provider_ducklake.spark.operations._job import Job, finished
-from airflow_provider_ducklake.spark.operations._removal import BATCH, Removed, delete, move_away
+from airflow_provider_ducklake.spark.operations._removal import (
+    BATCH,
+    Removed,
+    chosen_cutoff,
+    delete,
+    move_away,
+)
 from airflow_provider_ducklake.storage import open_store
 
 ORPHAN_OPTIONS = (
@@ -35,14 +41,7 @@ def delete_orphaned_files(job: Job) -> OperationResult:
     """Delete, or move elsewhere, data files under the data path that the catalog does not know."""
     started = time.monotonic()
     with job.lake.view() as view:
-        cutoff = deletion_cutoff(
-            view,
-            job.now,
-            older_than=job.options.text("older_than"),
-            everything=bool(job.options.flag("cleanup_all")),
-            force=bool(job.options.flag("force")),
-            floor=ORPHAN_FLOOR,
-        )
+        cutoff = chosen_cutoff(job, view, floor=ORPHAN_FLOOR)
         refuse_shared_root(view)
         data_path = view.data_path
     quarantine = _quarantine(job, data_path)
