@@ -78,6 +78,25 @@ def compaction_changes(word: str, table_id: int) -> list[Change]:
     return [table_change(word, table_id), table_change("inline_flush", table_id)]
 
 
+def told_without_files(text: str) -> str:
+    """Return what the changes of a snapshot say once the files it deleted from may be unknown.
+
+    A reference client that deletes rows too looks into `ducklake_data_file` for which files were
+    deleted from (GetFilesDeletedOrDroppedAfterSnapshot in ducklake_transaction_state.cpp). Where a
+    file is not there any more it has to take the table's word: that of a merge, which did away
+    with files. A text this version cannot read stays as it is.
+
+    Args:
+        text: The `changes_made` of the snapshot.
+    """
+    try:
+        changes = parse_changes(text)
+    except UnsupportedCatalog:
+        return text
+    gone = (Change("merge_adjacent", c.about) for c in changes if c.word == "deleted_from_table")
+    return format_changes((*changes, *gone))
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One entry of `changes_made`: a word and what it is about (a table id, or a quoted name)."""

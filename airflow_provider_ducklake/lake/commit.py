@@ -38,7 +38,6 @@ from airflow_provider_ducklake.lake.reader import (
     check_format,
     read_head,
     read_options,
-    read_snapshot,
 )
 
 T = TypeVar("T")
@@ -73,12 +72,12 @@ class CommitInfo:
 
 @dataclass(frozen=True, slots=True)
 class Committed(Generic[T]):
-    """A commit that happened: its snapshot, and what the change's own code returned.
+    """A commit that happened: the snapshot it made, and what the change's own code returned.
 
     `value` is None when an earlier try had committed already; `result` is what that try stored.
     """
 
-    snapshot: Snapshot
+    snapshot_id: int
     value: T | None
     already_done: bool = False
     result: Mapping[str, Any] | None = None
@@ -290,7 +289,7 @@ class _Work(Generic[T]):
                 changes = tuple(changes(writer))
                 _refuse_conflict(changes, theirs)
             writer.finish(changes, self._info, name)
-            self._made[name] = Committed(read_snapshot(session, writer.snapshot_id), value)
+            self._made[name] = Committed(writer.snapshot_id, value)
         return self._made[name]
 
     def find_out(self, error: LakeError) -> Committed[T] | None:
@@ -337,7 +336,7 @@ class _Work(Generic[T]):
         found = _find_job(session, self._key)
         if found is None:
             return None
-        return self._made.get(str(found[1].get("attempt"))) or _earlier(session, found)
+        return self._made.get(str(found[1].get("attempt"))) or _earlier(found)
 
 
 def _refuse_conflict(ours: Iterable[Change], theirs: Iterable[Change]) -> None:
@@ -368,9 +367,12 @@ def _changes_since(session: Session, base: int | None, head: int) -> list[Change
 
 
 def find_commit(session: Session, key: str) -> Committed[Any] | None:
-    """Return the commit made under an idempotency key, if it is still kept."""
+    """Return the commit made under an idempotency key, as long as the catalog tells of it.
+
+    It does so for a while after the snapshot has expired (`LOOK_BACK` in expiry.py).
+    """
     found = _find_job(session, key)
-    return None if found is None else _earlier(session, found)
+    return None if found is None else _earlier(found)
 
 
 def _find_job(session: Session, key: str) -> tuple[int, Mapping[str, Any]] | None:
@@ -389,10 +391,9 @@ def _find_job(session: Session, key: str) -> tuple[int, Mapping[str, Any]] | Non
     return None
 
 
-def _earlier(session: Session, found: tuple[int, Mapping[str, Any]]) -> Committed[Any]:
+def _earlier(found: tuple[int, Mapping[str, Any]]) -> Committed[Any]:
     snapshot_id, job = found
-    snapshot = read_snapshot(session, snapshot_id)
-    return Committed(snapshot, None, already_done=True, result=job.get("result"))
+    return Committed(snapshot_id, None, already_done=True, result=job.get("result"))
 
 
 def _job_of(text: str) -> Mapping[str, Any]:

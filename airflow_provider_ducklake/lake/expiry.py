@@ -7,10 +7,11 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from heapq import merge
 from typing import Final
 
+from airflow_provider_ducklake.lake.changes import told_without_files
 from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.errors import CommitConflict, ConfigurationError, NotFound
 from airflow_provider_ducklake.lake.file_rows import remove_data_files, schedule_objects
@@ -22,6 +23,8 @@ from airflow_provider_ducklake.lake.reader import check_format, read_options
 from airflow_provider_ducklake.lake.references import full_path, table_directories
 
 FILES: Final = 20_000  # file rows in memory
+# So long a client's transaction may have been open when it looks for what it is in conflict with.
+LOOK_BACK: Final = timedelta(days=1)
 
 # What describes a table and goes with it (DeleteSnapshots in ducklake_metadata_manager.cpp).
 _OF_A_TABLE: Final = (
@@ -47,10 +50,12 @@ class ExpiryPlan:
     Attributes:
         expired: The newest snapshot of the lake is never among them.
         kept: All others.
+        settled: No transaction that is still open began before this snapshot; -1 if there is none.
     """
 
     expired: Sequence[int]
     kept: Sequence[int]
+    settled: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ class ExpiryOutcome:
 def plan_expiry(
     snapshots: Iterable[tuple[int, datetime]],
     *,
+    now: datetime,
     older_than: datetime | None = None,
     versions: Sequence[range] | None = None,
     retain_last: int | None = None,
@@ -82,6 +88,7 @@ def plan_expiry(
 
     Args:
         snapshots: Id and time of all kept snapshots, oldest first.
+        now: The current instant.
         older_than: Only snapshots made before this instant.
         versions: Only these ids, ascending ranges of which none meets another.
         retain_last: Never the newest N snapshots.
@@ -97,11 +104,13 @@ def plan_expiry(
         )
     if retain_last is not None and retain_last < 1:
         raise ConfigurationError("retain_last must be at least 1: the newest snapshot always stays")
-    expired, kept = array("q"), array("q")
+    expired, kept, settled = array("q"), array("q"), -1
     last: deque[int] = deque(maxlen=retain_last or 1)
     firsts = [ids.start for ids in versions or ()]
     for snapshot_id, made in snapshots:
         last.append(snapshot_id)
+        if made < now - LOOK_BACK:
+            settled = snapshot_id
         place = bisect_right(firsts, snapshot_id) - 1
         wanted = versions is None or (place >= 0 and snapshot_id in versions[place])
         goes = wanted and (older_than is None or made < older_than)
@@ -117,21 +126,26 @@ def plan_expiry(
     # By id, not by time: ids never go back, clocks do.
     stay = expired[bisect_left(expired, last[0]) :]
     del expired[len(expired) - len(stay) :]
-    return ExpiryPlan(expired, array("q", merge(kept, stay)))
+    return ExpiryPlan(expired, array("q", merge(kept, stay)), settled)
 
 
 def _shown(ids: range) -> str:
     return str(ids[0]) if len(ids) == 1 else f"{ids[0]}..{ids[-1]}"
 
 
-def commit_expiry(lake: Lake, ids: Sequence[int], *, sweep: bool = True) -> ExpiryOutcome:
+def commit_expiry(
+    lake: Lake, ids: Sequence[int], *, settled: int, sweep: bool = True
+) -> ExpiryOutcome:
     """Expire some snapshots in one transaction, which leaves a valid catalog.
 
-    Objects only those snapshots reached are scheduled for deletion, not deleted.
+    Objects only those snapshots reached are scheduled for deletion, not deleted. What they changed
+    stays in `ducklake_snapshot_changes` while an open transaction may look there, and goes with a
+    later expiry.
 
     Args:
         lake: The lake.
         ids: Snapshots, ascending; those that are gone by now are passed over.
+        settled: See `ExpiryPlan`.
         sweep: Look at everything no kept snapshot reaches. Without it only at what these snapshots
             reached: enough for all but the first of several calls.
 
@@ -150,8 +164,8 @@ def commit_expiry(lake: Lake, ids: Sequence[int], *, sweep: bool = True) -> Expi
         found = session.rows_in(
             "SELECT snapshot_id FROM {ducklake_snapshot} WHERE snapshot_id IN (??)", ids
         )
-        for table in ("ducklake_snapshot", "ducklake_snapshot_changes"):
-            session.execute_in("DELETE FROM {gone} WHERE snapshot_id IN (??)", ids, gone=table)
+        session.execute_in("DELETE FROM {ducklake_snapshot} WHERE snapshot_id IN (??)", ids)
+        _remove_changes(session, ids, settled, sweep=sweep)
         tables = _unreached_tables(session, span)
         files = _Files(session, data_path, tables, unreached("f", span))
         done = files.remove_all()
@@ -159,6 +173,35 @@ def commit_expiry(lake: Lake, ids: Sequence[int], *, sweep: bool = True) -> Expi
         _remove_entries(session, span)
         _remove_inlined_rows(session, span)
         return done + ExpiryOutcome(snapshots=len(found))
+
+
+def _remove_changes(session: Session, ids: Sequence[int], settled: int, *, sweep: bool) -> None:
+    """Remove what settled snapshots changed; let others say what a client has to know of them.
+
+    The reference reads it without asking for the snapshots (GetSnapshotAndStatsAndChangesQuery in
+    ducklake_metadata_manager.cpp): without it the delete of an open transaction, of rows in a file
+    that was merged, would be lost without a word.
+    """
+    young = bisect_right(ids, settled)
+    session.execute_in(
+        "DELETE FROM {ducklake_snapshot_changes} WHERE snapshot_id IN (??)", ids[:young]
+    )
+    for snapshot_id, text in session.rows_in(
+        "SELECT snapshot_id, changes_made FROM {ducklake_snapshot_changes} "
+        "WHERE snapshot_id IN (??)",
+        ids[young:],
+    ):
+        if (told := told_without_files(text or "")) != text:
+            session.execute(
+                "UPDATE {ducklake_snapshot_changes} SET changes_made = ? WHERE snapshot_id = ?",
+                (told, snapshot_id),
+            )
+    if sweep:
+        session.execute(
+            "DELETE FROM {ducklake_snapshot_changes} AS e WHERE e.snapshot_id <= ? AND NOT EXISTS "
+            "(SELECT 1 FROM {ducklake_snapshot} s WHERE s.snapshot_id = e.snapshot_id)",
+            (settled,),
+        )
 
 
 def unreached(alias: str, span: tuple[int, int] | None = None) -> str:

@@ -229,11 +229,6 @@ class Lake:
         with self.view() as view:
             return view.table(name)
 
-    def find_commit(self, key: str) -> Snapshot | None:
-        """Return the snapshot committed under an idempotency key, if it is still kept."""
-        done = self.find_job(key)
-        return done.snapshot if done else None
-
     def find_job(self, key: str) -> Committed[object] | None:
         """Return the commit made under an idempotency key with the result stored beside it."""
         with self.view() as view:

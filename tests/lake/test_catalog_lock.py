@@ -129,7 +129,7 @@ def test_who_waits_long_enough_gets_its_turn(attach: str, program: str) -> None:
         made = create_table(impatient(attach, 60), "t", parse_columns("id int64"))
         end.join()
     assert made is not None
-    assert made.snapshot.snapshot_id == 1
+    assert made.snapshot_id == 1
 
 
 def test_a_killed_holder_is_no_holder(attach: str) -> None:

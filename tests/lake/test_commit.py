@@ -44,9 +44,13 @@ def test_a_new_lake_is_one_the_reference_reads(
 def test_a_snapshot_says_who_made_it(new_lake: Lake) -> None:
     info = CommitInfo("ann", "why", {"dag_id": "d"}, key="k1")
     commit = new_lake.commit(base=0, changes=[], write=nothing, info=info)
-    assert (commit.snapshot.author, commit.snapshot.message) == ("ann", "why")
-    assert '"dag_id": "d"' in (commit.snapshot.extra_info or "")
-    assert new_lake.find_commit("k1") == commit.snapshot
+    made = new_lake.snapshots()[-1]
+    assert made.snapshot_id == commit.snapshot_id
+    assert (made.author, made.message) == ("ann", "why")
+    assert '"dag_id": "d"' in (made.extra_info or "")
+    found = new_lake.find_job("k1")
+    assert found is not None
+    assert found.snapshot_id == commit.snapshot_id
 
 
 @pytest.mark.parametrize("key", ["dag/run 1%/t_[2]", "'; drop", 'quo"te', "a_b"])
@@ -62,13 +66,13 @@ def test_the_same_work_is_committed_once(new_lake: Lake, key: str) -> None:
     again = new_lake.commit(base=0, changes=[], write=write, info=CommitInfo(key=key))
     assert (first.value, first.already_done) == ("written", False)
     assert (again.value, again.already_done, again.result) == (None, True, {"rows": 3})
-    assert again.snapshot == first.snapshot
+    assert again.snapshot_id == first.snapshot_id
     assert runs == [1]
 
 
 def test_a_key_that_only_looks_alike_is_another(new_lake: Lake) -> None:
     new_lake.commit(base=0, changes=[], write=nothing, info=CommitInfo(key="a_b"))
-    assert new_lake.find_commit("aXb") is None
+    assert new_lake.find_job("aXb") is None
 
 
 def test_a_conflict_leaves_nothing_behind(new_lake: Lake, lake_under_test: LakeUnderTest) -> None:
@@ -109,7 +113,7 @@ def test_history_that_was_expired_is_not_trusted(new_lake: Lake) -> None:
             session.execute(f"DELETE FROM {{{table}}} WHERE snapshot_id = 2")
     with pytest.raises(CommitConflict, match="expired meanwhile"):
         new_lake.commit(base=1, changes=[], write=nothing)
-    assert new_lake.commit(base=3, changes=[], write=nothing).snapshot.snapshot_id == 4
+    assert new_lake.commit(base=3, changes=[], write=nothing).snapshot_id == 4
 
 
 def test_ids_in_use_are_passed_over(new_lake: Lake) -> None:
@@ -128,8 +132,9 @@ def test_ids_in_use_are_passed_over(new_lake: Lake) -> None:
 
     commit = new_lake.commit(base=0, changes=[], write=write)
     assert ids == [file + 10, file + 11, schema + 5]
-    assert commit.snapshot.next_file_id == file + 12
-    assert commit.snapshot.next_catalog_id == schema + 6
+    assert commit.snapshot_id == new_lake.head().snapshot_id
+    assert new_lake.head().next_file_id == file + 12
+    assert new_lake.head().next_catalog_id == schema + 6
 
 
 _UUID = "550e8400-e29b-41d4-a716-446655440000"
@@ -170,9 +175,7 @@ def test_many_writers_at_once_all_commit(new_lake: Lake) -> None:
         for turn in range(3):
             own = CommitInfo(key=f"{info.key} turn {turn}")
             base = new_lake.head().snapshot_id
-            made.append(
-                new_lake.commit(base=base, changes=[], write=nothing, info=own).snapshot.snapshot_id
-            )
+            made.append(new_lake.commit(base=base, changes=[], write=nothing, info=own).snapshot_id)
         return made
 
     with ThreadPoolExecutor(10) as pool:
@@ -220,7 +223,7 @@ def test_an_unanswered_commit_is_looked_up(new_lake: Lake, happened: bool) -> No
     """What is found is this very commit, not one of an earlier try whose files are others."""
     unsteady = Lake(new_lake.location, _Unsteady(new_lake.database, happened), new_lake.storage)  # type: ignore[arg-type]
     commit = unsteady.commit(base=0, changes=[], write=lambda writer: "written")
-    assert (commit.value, commit.already_done, commit.snapshot.snapshot_id) == ("written", False, 1)
+    assert (commit.value, commit.already_done, commit.snapshot_id) == ("written", False, 1)
     assert [s.snapshot_id for s in new_lake.snapshots()] == [0, 1]
 
 
@@ -261,7 +264,7 @@ def test_two_tries_of_one_job_at_once_commit_once(new_lake: Lake) -> None:
 
     beaten = Lake(new_lake.location, _Beaten(new_lake.database, other), new_lake.storage)  # type: ignore[arg-type]
     commit = beaten.commit(base=0, changes=[], write=lambda writer: "written", info=info)
-    assert (commit.value, commit.already_done, commit.snapshot.snapshot_id) == (None, True, 1)
+    assert (commit.value, commit.already_done, commit.snapshot_id) == (None, True, 1)
     assert [s.snapshot_id for s in new_lake.snapshots()] == [0, 1]
 
 

@@ -40,13 +40,24 @@ HISTORY = [snapshot(n, age=10 - n) for n in range(10)]
 
 
 def test_conditions_hold_together() -> None:
-    assert [*plan_expiry(HISTORY, older_than=NOW - timedelta(days=6)).expired] == [0, 1, 2, 3]
-    assert [*plan_expiry(HISTORY, retain_last=3).expired] == [*range(7)]
-    assert [*plan_expiry(HISTORY, versions=these(2, 8, 9)).expired] == [2, 8]
-    assert [*plan_expiry(HISTORY, versions=[range(1, 4), range(7, 9)]).kept] == [0, 4, 5, 6, 9]
-    both = plan_expiry(HISTORY, older_than=NOW - timedelta(days=2), retain_last=4)
+    old = plan_expiry(HISTORY, now=NOW, older_than=NOW - timedelta(days=6))
+    assert [*old.expired] == [0, 1, 2, 3]
+    assert [*plan_expiry(HISTORY, now=NOW, retain_last=3).expired] == [*range(7)]
+    assert [*plan_expiry(HISTORY, now=NOW, versions=these(2, 8, 9)).expired] == [2, 8]
+    between = plan_expiry(HISTORY, now=NOW, versions=[range(1, 4), range(7, 9)])
+    assert [*between.kept] == [0, 4, 5, 6, 9]
+    both = plan_expiry(HISTORY, now=NOW, older_than=NOW - timedelta(days=2), retain_last=4)
     assert [*both.expired] == [*range(6)]
     assert [*both.kept] == [6, 7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("ages", "settled"), [([9, 5, 2, 1, 0], 2), ([2, 0, 2, 0], 2), ([1, 0], -1), ([3], 0)]
+)
+def test_what_is_more_than_a_day_old_is_settled(ages: list[int], settled: int) -> None:
+    """Ids never go back, clocks do: what has an older snapshot behind it is as old."""
+    history = [snapshot(n, age) for n, age in enumerate(ages)]
+    assert plan_expiry(history, now=NOW, retain_last=1).settled == settled
 
 
 @given(
@@ -59,7 +70,7 @@ def test_the_newest_snapshot_stays_whatever_is_asked(
 ) -> None:
     """EX-02: also with a bound in the future and clocks that went back."""
     history = [snapshot(n, age) for n, age in enumerate(ages)]
-    plan = plan_expiry(history, older_than=NOW + timedelta(days=days), retain_last=retain)
+    plan = plan_expiry(history, now=NOW, older_than=NOW + timedelta(days=days), retain_last=retain)
     assert history[-1][0] not in plan.expired
     assert {number for number, _ in history[-(retain or 1) :]} <= set(plan.kept)
     assert sorted([*plan.expired, *plan.kept]) == [*range(len(history))]
@@ -68,11 +79,11 @@ def test_the_newest_snapshot_stays_whatever_is_asked(
 
 def test_no_condition_is_an_error_not_a_wish() -> None:
     with pytest.raises(ConfigurationError, match="older_than, versions or retain_last"):
-        plan_expiry(HISTORY)
+        plan_expiry(HISTORY, now=NOW)
     with pytest.raises(ConfigurationError, match="at least 1"):
-        plan_expiry(HISTORY, retain_last=0)
+        plan_expiry(HISTORY, now=NOW, retain_last=0)
     with pytest.raises(NotFound, match=r"77, 99\.\.101"):
-        plan_expiry(HISTORY, versions=[*these(1, 77), range(99, 102)])
+        plan_expiry(HISTORY, now=NOW, versions=[*these(1, 77), range(99, 102)])
 
 
 def test_versions_become_ranges() -> None:
@@ -84,7 +95,7 @@ def test_versions_become_ranges() -> None:
     ]
     assert parse_versions("5..3") == []
     assert parse_versions(None) is None
-    assert [*plan_expiry(HISTORY, versions=parse_versions("5..3")).expired] == []
+    assert [*plan_expiry(HISTORY, now=NOW, versions=parse_versions("5..3")).expired] == []
 
 
 ROOT = Location.parse("/lake/data")

@@ -40,7 +40,7 @@ def test_target_by_id(lake: Lake) -> None:
         assert find_target(view, snapshot_id=2).snapshot_id == 2
         with pytest.raises(NotFound, match="yet to come; the newest is 3"):
             find_target(view, snapshot_id=4)
-    commit_expiry(lake, [1])
+    commit_expiry(lake, [1], settled=-1)
     with lake.view() as view, pytest.raises(NotFound, match="snapshot 1 was expired"):
         find_target(view, snapshot_id=1)
 

@@ -179,7 +179,7 @@ _CLASSES: Final = (
     DamageClass(
         "changes_of_no_snapshot",
         "notice",
-        "`ducklake_snapshot_changes` has a row of a snapshot that is not there",
+        "`ducklake_snapshot_changes` has a row of a snapshot that is yet to come",
         "The commit that would get the number fails on a duplicate key",
         "repair when convenient",
         "Removes the rows",

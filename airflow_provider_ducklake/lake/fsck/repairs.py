@@ -183,7 +183,7 @@ def _delete_files_of_no_file(session: Session, data_path: str, change: bool) -> 
 
 
 def _changes_of_no_snapshot(session: Session, data_path: str, change: bool) -> int:
-    where = "NOT EXISTS (SELECT 1 FROM {ducklake_snapshot} s WHERE s.snapshot_id = e.snapshot_id)"
+    where = "e.snapshot_id > (SELECT max(s.snapshot_id) FROM {ducklake_snapshot} s)"
     return _delete(session, "ducklake_snapshot_changes", where, change)
 
 

@@ -93,7 +93,7 @@ def told_by(done: Committed[Any], what: str) -> TableResult:
 
 def all_told_by(done: Committed[Any], what: str) -> tuple[TableResult, ...]:
     """Return the same of a commit that may be about several tables."""
-    known = {"table": what, "snapshot_id": done.snapshot.snapshot_id}
+    known = {"table": what, "snapshot_id": done.snapshot_id}
     stored = (done.result or {}).get("tables") or [{}]
     return tuple(TableResult(**{**known, **one}) for one in stored)
 

@@ -71,7 +71,7 @@ def _is_made_by(job: Job) -> bool:
     if key is None:
         return False
     try:
-        return job.lake.find_commit(key) is not None
+        return job.lake.find_job(key) is not None
     except (NotFound, UnsupportedCatalog):
         return False  # there is no lake
 
@@ -108,7 +108,7 @@ def create_new_table(job: Job) -> OperationResult:
     if job.dry_run:
         return finished(job, started, before, messages=messages)
     commit = commit_table(job.lake, planned, base=before, info=job.info_for(name))
-    result = TableResult(name, snapshot_id=commit.snapshot.snapshot_id)
+    result = TableResult(name, snapshot_id=commit.snapshot_id)
     return finished(
         job, started, before, [result], messages=messages, already_done=commit.already_done
     )

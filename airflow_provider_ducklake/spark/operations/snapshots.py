@@ -34,6 +34,7 @@ def expire_snapshots(job: Job) -> OperationResult:
             older_than = view.option("expire_older_than")
         plan = plan_expiry(
             snapshot_times(view.session),
+            now=job.now,
             older_than=parse_cutoff(older_than, job.now) if older_than else None,
             versions=versions,
             retain_last=retain_last,
@@ -45,7 +46,7 @@ def expire_snapshots(job: Job) -> OperationResult:
             break
         _describe(job, ids)
         if not job.dry_run:
-            done += commit_expiry(job.lake, ids, sweep=number == 0)
+            done += commit_expiry(job.lake, ids, settled=plan.settled, sweep=number == 0)
             left -= len(ids)
     counts = {
         "snapshots_expired": done.snapshots,
