@@ -32,6 +32,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
 from airflow_provider_ducklake.lake.instants import format_instant, utc_now
+from airflow_provider_ducklake.lake.jobs import JOB_KEY, find_job
 from airflow_provider_ducklake.lake.model import Snapshot
 from airflow_provider_ducklake.lake.options import LakeOptions
 from airflow_provider_ducklake.lake.reader import (
@@ -46,7 +47,6 @@ ATTEMPTS: Final = 50
 _FIRST_WAIT: Final = 0.05  # seconds, doubled each time up to the cap, with full jitter
 _LONGEST_WAIT: Final = 2.0
 _OUTAGES: Final = 5  # attempts that find no server, after a COMMIT without an answer
-JOB_KEY: Final = "ducklake_job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +334,7 @@ class _Work(Generic[T]):
         )
 
     def _find(self, session: Session) -> Committed[T] | None:
-        found = _find_job(session, self._key)
+        found = find_job(session, self._key)
         if found is None:
             return None
         return self._made.get(str(found[1].get("attempt"))) or _earlier(session, found)
@@ -369,35 +369,11 @@ def _changes_since(session: Session, base: int | None, head: int) -> list[Change
 
 def find_commit(session: Session, key: str) -> Committed[Any] | None:
     """Return the commit made under an idempotency key, if it is still kept."""
-    found = _find_job(session, key)
+    found = find_job(session, key)
     return None if found is None else _earlier(session, found)
-
-
-def _find_job(session: Session, key: str) -> tuple[int, Mapping[str, Any]] | None:
-    """Return the snapshot made under a key, and what it says of the job."""
-    wanted = f'"key": {json.dumps(key)}'
-    for special in ("\\", "%", "_"):
-        wanted = wanted.replace(special, f"\\{special}")
-    query = (
-        "SELECT snapshot_id, commit_extra_info FROM {ducklake_snapshot_changes} "
-        "WHERE commit_extra_info LIKE ? ESCAPE '\\' ORDER BY snapshot_id DESC"
-    )
-    for snapshot_id, text in session.rows(query, (f"%{wanted}%",)):
-        job = _job_of(text)
-        if job.get("key") == key:
-            return int(snapshot_id), job
-    return None
 
 
 def _earlier(session: Session, found: tuple[int, Mapping[str, Any]]) -> Committed[Any]:
     snapshot_id, job = found
     snapshot = read_snapshot(session, snapshot_id)
     return Committed(snapshot, None, already_done=True, result=job.get("result"))
-
-
-def _job_of(text: str) -> Mapping[str, Any]:
-    try:
-        job = json.loads(text)[JOB_KEY]
-    except (ValueError, KeyError, TypeError):
-        return {}
-    return job if isinstance(job, dict) else {}
