@@ -15,12 +15,13 @@ from typing import Any, Final
 import pytest
 
 from airflow_provider_ducklake.lake import fault_points
+from airflow_provider_ducklake.lake.cleanup import Watch
 from airflow_provider_ducklake.lake.errors import CommitConflict
 from airflow_provider_ducklake.lake.fault_points import FaultPoint
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.orphans import Listing
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
-from airflow_provider_ducklake.spark.operations import cleanup, fsck, snapshots
+from airflow_provider_ducklake.spark.operations import fsck, snapshots
 from tests.interop.judge import Change, Judge
 from tests.interop.merges import merged, run_merge
 from tests.interop.palette import arrow_table, pairs, write_parquet
@@ -399,7 +400,7 @@ OURS: Final = {
         expires=(3, 5),
         moment=(snapshots, "commit_expiry"),
     ),
-    "clean": _ours("cleanup_old_files", effect=_cleaned, moment=(cleanup, "still_unused")),
+    "clean": _ours("cleanup_old_files", effect=_cleaned, moment=(Watch, "still_unused")),
     "sweep": _ours("delete_orphaned_files", effect=_swept, moment=_BETWEEN_LOOKS),
     "fsck": _ours("fsck", repair=True, moment=(fsck, "commit_repair")),
     "check": _ours("checkpoint", delete_threshold=0, effect=_kept_up),
