@@ -1,4 +1,4 @@
-"""Very long histories: a million snapshots expire, 100,000 files are merged, a bucket is swept."""
+"""Very long histories: snapshots expire, small files are merged, a bucket is swept and cleaned."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--objects", type=int, default=1_000_000, help="to sweep (1000000)")
     parser.add_argument("--target", default="512MB", help="size of merged files (512MB)")
     parser.add_argument("--directory", type=Path, help="where everything goes meanwhile")
-    parser.add_argument("--only", choices=("expiry", "merge", "sweep"), help="one part")
+    parser.add_argument("--only", choices=("expiry", "merge", "sweep", "cleanup"), help="one part")
     given = parser.parse_args(arguments)
     print(f"{os.cpu_count()} cores; memory before the work and at its peak")
     wrong = 0
@@ -71,6 +71,9 @@ def main(arguments: Sequence[str]) -> int:
         if given.only in (None, "sweep"):
             for part in (10, 1):
                 wrong += _sweep(Path(home, f"sweep-{part}"), given.objects // part)
+        if given.only in (None, "cleanup"):
+            for part in (10, 1):
+                wrong += _clean(Path(home, f"cleanup-{part}"), given.objects // part)
     return 1 if wrong else 0
 
 
@@ -284,9 +287,10 @@ def _write_file(path: Path) -> None:
 class _Bucket:
     """A store that has nothing but names, and costs nothing to ask."""
 
-    def __init__(self, root: str, number: int) -> None:
+    def __init__(self, root: str, number: int, is_listed: bool) -> None:
         self._root = root
         self._number = number
+        self._is_listed = is_listed
 
     def list(self, _: str) -> Iterator[ObjectInfo]:
         """Yield the objects."""
@@ -295,15 +299,36 @@ class _Bucket:
             yield ObjectInfo(location, 5_000, datetime(2020, 1, 1, tzinfo=timezone.utc), None)
 
     def delete(self, paths: Sequence[str], *, listed: bool) -> DeleteOutcome:
-        """Say that they are gone."""
-        return DeleteOutcome(deleted=tuple(paths) if listed else ())
+        """Say that they are gone, unless it is told something else of them than is so."""
+        return DeleteOutcome(deleted=tuple(paths) if listed == self._is_listed else ())
 
 
 def _sweep(home: Path, number: int) -> int:
     """Sweep a bucket of very many objects, of which half are orphans."""
+    _lake_in_a_bucket(home, number // 2)
+    print(f"\nsweep {number:,} objects, half of them orphans")
+    print("  driver       ", cost := in_child(_swept, home, number))
+    return int(cost.answer["files_deleted"] != number // 2)
+
+
+def _clean(home: Path, number: int) -> int:
+    """Delete very many scheduled files of a lake that has as many in use."""
+    lake = _lake_in_a_bucket(home, number // 2)
+    with lake.database.write() as session:
+        session.execute(
+            "INSERT INTO {ducklake_files_scheduled_for_deletion} SELECT data_file_id, "
+            "'main/t/old-' || data_file_id || '.parquet', 1, '2020-01-01 00:00:00+00' "
+            "FROM {ducklake_data_file}"
+        )
+    print(f"\nclean up {number // 2:,} scheduled files, as many are in use")
+    print("  driver       ", cost := in_child(_cleaned, home, number))
+    return int(cost.answer["files_deleted"] != number // 2)
+
+
+def _lake_in_a_bucket(home: Path, files: int) -> Lake:
     home.mkdir()
     lake = Lake.create(_sqlite(home))
-    LongHistory(number // 2, number // 2).fill(lake)
+    LongHistory(files, files).fill(lake)
     with lake.database.write() as session:
         session.execute(
             "UPDATE {ducklake_data_file} SET path = "
@@ -313,16 +338,20 @@ def _sweep(home: Path, number: int) -> int:
         session.execute(
             'UPDATE {ducklake_metadata} SET "value" = ? WHERE "key" = ?', (_ROOT, "data_path")
         )
-    print(f"\nsweep {number:,} objects, half of them orphans")
-    print("  driver       ", cost := in_child(_swept, home, number))
-    return int(cost.answer["files_deleted"] != number // 2)
+    return lake
+
+
+def _cleaned(home: Path, number: int) -> dict[str, int]:
+    return _in_a_bucket("cleanup_old_files", home, number, {"cleanup_all": "true", "force": "true"})
 
 
 def _swept(home: Path, number: int) -> dict[str, int]:
-    bucket = _Bucket(_ROOT, number)
+    options = {"cleanup_all": "true", "force": "true", "max_fraction": "0.6"}
+    return _in_a_bucket("delete_orphaned_files", home, number, options)
+
+
+def _in_a_bucket(name: str, home: Path, number: int, options: Mapping[str, str]) -> dict[str, int]:
+    bucket = _Bucket(_ROOT, number, name == "delete_orphaned_files")
     for module in (orphans, _removal):
         setattr(module, "open_store", lambda *_: bucket)  # noqa: B010
-    options = {"cleanup_all": "true", "force": "true", "max_fraction": "0.6"}
-    return _run(
-        "delete_orphaned_files", CatalogLocation("sqlite", f"{home}/catalog.sqlite"), options
-    )
+    return _run(name, CatalogLocation("sqlite", f"{home}/catalog.sqlite"), options)

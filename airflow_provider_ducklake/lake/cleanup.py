@@ -36,11 +36,13 @@ class CleanupPlan:
         delete: Objects to delete, then to forget.
         forget: Rows to forget without touching the object: it lies outside the data path.
         skipped: What stays scheduled, and why.
+        next_file_id: The id that the next file of the lake got after the plan.
     """
 
     delete: tuple[ScheduledFile, ...]
     forget: tuple[ScheduledFile, ...]
     skipped: tuple[Skipped, ...]
+    next_file_id: int
 
 
 def deletion_cutoff(
@@ -125,15 +127,30 @@ def plan_cleanup(
         else:
             delete.append(file)
     skipped = tuple(Skipped(reason, count) for reason, count in sorted(reasons.items()))
-    return CleanupPlan(tuple(delete), tuple(forget), skipped)
+    return CleanupPlan(tuple(delete), tuple(forget), skipped, view.head.next_file_id)
 
 
-def still_unused(lake: Lake, files: Sequence[ScheduledFile]) -> list[ScheduledFile]:
-    """Return those of some scheduled files that no table uses, looked up just before deletion."""
-    places = {file: Location.parse(file.path).real() for file in files}
-    with lake.view() as view:
-        live = _used_among(view, places.values())
-    return [file for file, location in places.items() if location not in live]
+class Watch:
+    """Looks whether scheduled files were taken into use since they were planned for deletion.
+
+    A file comes into use by a new row, with a new id: so each look reads the rows that came since
+    the one before, and all looks together read the catalog about once.
+    """
+
+    def __init__(self, lake: Lake, plan: CleanupPlan) -> None:
+        self._lake = lake
+        self._next_file_id = plan.next_file_id
+        self._taken: set[Location] = set()
+
+    def still_unused(self, files: Sequence[ScheduledFile]) -> list[ScheduledFile]:
+        """Return those of some planned files that no table uses, just before deletion."""
+        with self._lake.view() as view:
+            following = view.head.next_file_id
+            # Ids that fall are of a catalog that was put back: it is read as a whole.
+            since = self._next_file_id if following >= self._next_file_id else None
+            self._taken.update(used_locations(view.session, view.data_path, since=since))
+            self._next_file_id = following
+        return [file for file in files if Location.parse(file.path).real() not in self._taken]
 
 
 def _used_among(view: LakeView, locations: Iterable[Location]) -> set[Location]:

@@ -32,6 +32,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
 from airflow_provider_ducklake.lake.instants import format_instant, utc_now
+from airflow_provider_ducklake.lake.jobs import JOB_KEY, find_job
 from airflow_provider_ducklake.lake.model import Snapshot
 from airflow_provider_ducklake.lake.options import LakeOptions
 from airflow_provider_ducklake.lake.reader import (
@@ -45,7 +46,6 @@ ATTEMPTS: Final = 50
 _FIRST_WAIT: Final = 0.05  # seconds, doubled each time up to the cap, with full jitter
 _LONGEST_WAIT: Final = 2.0
 _OUTAGES: Final = 5  # attempts that find no server, after a COMMIT without an answer
-JOB_KEY: Final = "ducklake_job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,7 @@ class _Work(Generic[T]):
         )
 
     def _find(self, session: Session) -> Committed[T] | None:
-        found = _find_job(session, self._key)
+        found = find_job(session, self._key)
         if found is None:
             return None
         return self._made.get(str(found[1].get("attempt"))) or _earlier(found)
@@ -371,34 +371,10 @@ def find_commit(session: Session, key: str) -> Committed[Any] | None:
 
     It does so for a while after the snapshot has expired (`LOOK_BACK` in expiry.py).
     """
-    found = _find_job(session, key)
+    found = find_job(session, key)
     return None if found is None else _earlier(found)
-
-
-def _find_job(session: Session, key: str) -> tuple[int, Mapping[str, Any]] | None:
-    """Return the snapshot made under a key, and what it says of the job."""
-    wanted = f'"key": {json.dumps(key)}'
-    for special in ("\\", "%", "_"):
-        wanted = wanted.replace(special, f"\\{special}")
-    query = (
-        "SELECT snapshot_id, commit_extra_info FROM {ducklake_snapshot_changes} "
-        "WHERE commit_extra_info LIKE ? ESCAPE '\\' ORDER BY snapshot_id DESC"
-    )
-    for snapshot_id, text in session.rows(query, (f"%{wanted}%",)):
-        job = _job_of(text)
-        if job.get("key") == key:
-            return int(snapshot_id), job
-    return None
 
 
 def _earlier(found: tuple[int, Mapping[str, Any]]) -> Committed[Any]:
     snapshot_id, job = found
     return Committed(snapshot_id, None, already_done=True, result=job.get("result"))
-
-
-def _job_of(text: str) -> Mapping[str, Any]:
-    try:
-        job = json.loads(text)[JOB_KEY]
-    except (ValueError, KeyError, TypeError):
-        return {}
-    return job if isinstance(job, dict) else {}

@@ -24,7 +24,8 @@ class FaultPoint(Enum):
     # One task of several is done: a file written, registered or restored, a batch of objects
     # deleted. All that use a runner, without Spark; an ingest of a DataFrame for each answer.
     TASK_DONE = "task_done"
-    # All files are written and none is in the catalog. All that make a snapshot.
+    # All files are written and none is in the catalog. All that make a snapshot; an export of a
+    # catalog, when its file is whole and not in its place.
     WORK_DONE = "work_done"
     # All rows of a transaction are written and COMMIT is not sent. All that change the catalog, or
     # the store around it.

@@ -22,6 +22,7 @@ from airflow_provider_ducklake.lake.errors import ConfigurationError, NotFound
 from airflow_provider_ducklake.lake.files import read_live_files
 from airflow_provider_ducklake.lake.inlined import newest_inlined_change
 from airflow_provider_ducklake.lake.instants import format_instant, utc_now
+from airflow_provider_ducklake.lake.jobs import read_job_snapshots
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.metadata_tables import FORMAT_VERSION
 from airflow_provider_ducklake.lake.model import DataFile, Snapshot, Table
@@ -214,10 +215,16 @@ class Lake:
         with self.view() as view:
             return view.head
 
-    def snapshots(self, after: int | None = None) -> list[Snapshot]:
-        """Return the kept snapshots with an id above `after`, oldest first."""
+    def snapshots(self, after: int | None = None, *, limit: int | None = None) -> list[Snapshot]:
+        """Return the kept snapshots, oldest first.
+
+        Args:
+            after: Only those with an id above.
+            limit: At most so many: a lake may keep millions, and all are in memory at once.
+        """
         with self.view() as view:
-            return reader.read_snapshots(view.session, after=-1 if after is None else after)
+            after = -1 if after is None else after
+            return reader.read_snapshots(view.session, after=after, limit=limit)
 
     def tables(self, at: int | None = None) -> list[Table]:
         """Return the tables at a snapshot, by default the newest."""
@@ -233,6 +240,11 @@ class Lake:
         """Return the commit made under an idempotency key with the result stored beside it."""
         with self.view() as view:
             return find_commit(view.session, key)
+
+    def snapshots_of_job(self, key: str) -> list[Snapshot]:
+        """Return the kept snapshots of a job, oldest first; see `lake.jobs.read_job_snapshots`."""
+        with self.view() as view:
+            return read_job_snapshots(view.session, key)
 
     def commit(
         self,

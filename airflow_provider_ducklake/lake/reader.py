@@ -77,6 +77,19 @@ def snapshot_times(session: Session) -> Iterator[tuple[int, datetime]]:
         yield int(snapshot_id), parse_instant(made)
 
 
+def newest_by(session: Session, instant: datetime) -> int | None:
+    """Return the newest snapshot that was there by an instant; None when none is so old.
+
+    Looked for from the newest on, which is near as a rule.
+    """
+    query = (
+        "SELECT snapshot_id, CAST(snapshot_time AS VARCHAR) FROM {ducklake_snapshot} "
+        "ORDER BY snapshot_id DESC"
+    )
+    made = ((int(snapshot_id), parse_instant(text)) for snapshot_id, text in session.stream(query))
+    return next((snapshot_id for snapshot_id, time in made if time <= instant), None)
+
+
 _SNAPSHOTS: Final = """
     SELECT s.snapshot_id, CAST(s.snapshot_time AS VARCHAR), s.schema_version,
            s.next_catalog_id, s.next_file_id, c.changes_made, c.author, c.commit_message,
@@ -86,10 +99,14 @@ _SNAPSHOTS: Final = """
     WHERE """
 
 
-def read_snapshots(session: Session, *, after: int = -1) -> list[Snapshot]:
-    """Return the snapshots with an id above `after`, oldest first."""
-    rows = session.rows(_SNAPSHOTS + "s.snapshot_id > ? ORDER BY s.snapshot_id", (after,))
-    return [_snapshot(row) for row in rows]
+def read_snapshots(
+    session: Session, *, after: int = -1, limit: int | None = None
+) -> list[Snapshot]:
+    """Return the snapshots with an id above `after`, oldest first, at most so many."""
+    query = _SNAPSHOTS + "s.snapshot_id > ? ORDER BY s.snapshot_id"
+    if limit is None:
+        return [_snapshot(row) for row in session.rows(query, (after,))]
+    return [_snapshot(row) for row in session.rows(query + " LIMIT ?", (after, limit))]
 
 
 def read_chosen_snapshots(session: Session, ids: Iterable[int]) -> list[Snapshot]:

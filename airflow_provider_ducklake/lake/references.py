@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.errors import DamagedLake
 from airflow_provider_ducklake.lake.paths import Location, join
+
+_FILES: Final = (("ducklake_data_file", "data_file_id"), ("ducklake_delete_file", "delete_file_id"))
 
 
 def table_directories(session: Session, data_path: str) -> dict[int, str]:
@@ -44,10 +47,18 @@ def full_path(directories: Mapping[int, str], table_id: int, path: str, relative
     return join(directories[table_id], path)
 
 
-def used_locations(session: Session, data_path: str) -> Iterator[Location]:
+def used_locations(
+    session: Session, data_path: str, *, since: int | None = None
+) -> Iterator[Location]:
     """Yield every object in a catalog's tables, of any snapshot it still knows.
 
     Canonical locations, one after the other: a lake may have millions of files.
+
+    Args:
+        session: A transaction on the catalog.
+        data_path: The lake's data path.
+        since: Only files whose ids were given out from this one on. Ids of files only grow, but
+            for rows that a store keeps for forks, below 0: those are yielded too.
 
     Raises:
         DamagedLake: A file's table is not there, or a row names no file.
@@ -55,8 +66,12 @@ def used_locations(session: Session, data_path: str) -> Iterator[Location]:
             then, so nothing is left out.
     """
     directories = table_directories(session, data_path)
-    for table in ("ducklake_data_file", "ducklake_delete_file"):
-        rows = session.stream(f"SELECT table_id, path, path_is_relative FROM {{{table}}}")
+    for table, key in _FILES:
+        query = f"SELECT table_id, path, path_is_relative FROM {{{table}}}"
+        if since is None:
+            rows = session.stream(query)
+        else:
+            rows = session.stream(f"{query} WHERE {key} >= ? OR {key} < 0", (since,))
         for table_id, path, relative in rows:
             if table_id is None or path is None:
                 raise _senseless(table, f"table_id {table_id}, path {path!r}")

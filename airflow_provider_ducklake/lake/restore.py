@@ -24,7 +24,12 @@ from airflow_provider_ducklake.lake.files import (
 from airflow_provider_ducklake.lake.inlined import InlinedRestore, read_inlined_restore
 from airflow_provider_ducklake.lake.lake import LakeView
 from airflow_provider_ducklake.lake.model import DataFile, DeleteFile, Snapshot, Table
-from airflow_provider_ducklake.lake.reader import find_table, read_snapshots
+from airflow_provider_ducklake.lake.reader import (
+    find_table,
+    newest_by,
+    read_chosen_snapshots,
+    read_snapshots,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,27 +128,26 @@ def find_target(
     """
     if (snapshot_id is None) == (at is None):
         raise ConfigurationError("say which snapshot to restore: either snapshot=ID or at=TIME")
-    kept = read_snapshots(view.session)
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in kept}
-    if snapshot_id is not None:
-        if snapshot_id in by_id:
-            return by_id[snapshot_id]
-        if snapshot_id > view.head.snapshot_id:
-            raise NotFound(
-                f"snapshot {snapshot_id} is yet to come; the newest is {view.head.snapshot_id}"
-            )
+    session = view.session
+    chosen = newest_by(session, at) if at is not None else snapshot_id
+    found = [] if chosen is None else read_chosen_snapshots(session, [chosen])
+    if found:
+        return found[0]
+    if snapshot_id is not None and snapshot_id > view.head.snapshot_id:
         raise NotFound(
-            f"snapshot {snapshot_id} was expired, so it cannot be restored; kept are "
-            f"{kept[0].snapshot_id} to {kept[-1].snapshot_id}, {len(kept)} of them"
+            f"snapshot {snapshot_id} is yet to come; the newest is {view.head.snapshot_id}"
         )
-    assert at is not None
-    older = [snapshot for snapshot in kept if snapshot.time <= at]
-    if not older:
+    [oldest] = read_snapshots(session, limit=1)
+    if at is not None:
         raise NotFound(
             f"no kept snapshot is as old as {at.isoformat()}; the oldest, "
-            f"{kept[0].snapshot_id}, is of {kept[0].time.isoformat()}"
+            f"{oldest.snapshot_id}, is of {oldest.time.isoformat()}"
         )
-    return older[-1]
+    kept = session.value("SELECT count(*) FROM {ducklake_snapshot}")
+    raise NotFound(
+        f"snapshot {snapshot_id} was expired, so it cannot be restored; kept are "
+        f"{oldest.snapshot_id} to {view.head.snapshot_id}, {kept} of them"
+    )
 
 
 def plan_table_restore(view: LakeView, target: int, name: str) -> RestorePlan:
@@ -256,12 +260,12 @@ def _table_restore(view: LakeView, target: int, table: Table) -> TableRestore:
     ended = {f.data_file_id: f for f in read_ended_files(session, table, ended_ids)}
     deletes = read_delete_files(session, table)
     inlined = read_inlined_deletes(session, table.table_id)
-    seen = _seen_since(session, table.table_id, target, head)
+    last_seen = _last_seen(session, table.table_id, target, head)
     changed = []
     for file in before:
         last = now.get(file.data_file_id) or ended[file.data_file_id]
         positions = tuple(sorted(inlined.get(file.data_file_id, ())))
-        change = _file_change(target, file, last, positions, seen)
+        change = _file_change(target, file, last, positions, last_seen)
         if change is not None:
             _require_safe(table, change, deletes.get(file.data_file_id, []))
             changed.append(change)
@@ -285,14 +289,14 @@ def _file_change(
     then: DataFile,
     last: DataFile,
     inlined: tuple[tuple[int, int], ...],
-    seen: Sequence[int],
+    last_seen: int,
 ) -> FileChange | None:
     same = _has_same_deletes(target, then, last)
     end = last.end_snapshot
     if end is None:
         return None if same else FileChange(then, last, inlined)
     # Where no kept snapshot shows the table without the file, there is nobody to hide it from.
-    hidden_since = end if any(snapshot >= end for snapshot in seen) else None
+    hidden_since = end if last_seen >= end else None
     if same and hidden_since is None:
         return FileChange(then, last, same=True)
     return FileChange(then, last, inlined, hidden_since)
@@ -328,13 +332,13 @@ def _require_safe(table: Table, change: FileChange, deletes: Sequence[DeleteFile
             )
 
 
-def _seen_since(session: Session, table_id: int, target: int, head: int) -> list[int]:
-    """Return the kept snapshots after another, up to the newest, that show a table."""
-    rows = session.rows(
-        "SELECT DISTINCT s.snapshot_id FROM {ducklake_snapshot} s JOIN {ducklake_table} t "
-        "ON t.begin_snapshot <= s.snapshot_id "
-        "AND (t.end_snapshot IS NULL OR t.end_snapshot > s.snapshot_id) "
+def _last_seen(session: Session, table_id: int, target: int, head: int) -> int:
+    """Return the last kept snapshot after another that shows a table; -1 when there is none."""
+    found = session.value(
+        "SELECT max(s.snapshot_id) FROM {ducklake_table} t JOIN {ducklake_snapshot} s "
+        "ON s.snapshot_id >= t.begin_snapshot "
+        "AND (t.end_snapshot IS NULL OR s.snapshot_id < t.end_snapshot) "
         "WHERE t.table_id = ? AND s.snapshot_id > ? AND s.snapshot_id <= ?",
         (table_id, target, head),
     )
-    return [int(snapshot) for (snapshot,) in rows]
+    return -1 if found is None else int(found)

@@ -239,7 +239,8 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
             context: Airflow's execution context.
         """
         lake = self._ducklake_hook().lake()
-        return result_of_commits(lake.snapshots(), self._key, self.operation, str(lake))
+        made = lake.snapshots_of_job(self._key)
+        return result_of_commits(made, self._key, self.operation, str(lake))
 
     def on_kill(self) -> None:
         """End the application; safe to call twice, and before anything was submitted."""

@@ -166,8 +166,9 @@ def test_cluster_mode_asks_the_catalog_for_the_result(
     class FakeLake:
         """A lake with one commit of ours."""
 
-        def snapshots(self) -> list[Snapshot]:
-            """Return the kept snapshots."""
+        def snapshots_of_job(self, key: str) -> list[Snapshot]:
+            """Return its snapshots."""
+            assert key
             return [commit(7, "k/main.a", [{"table": "main.a", "files_in": 3}])]
 
         def __str__(self) -> str:
@@ -196,8 +197,9 @@ def test_a_retry_finds_the_application_of_the_try_before(
     class FakeLake:
         """A lake with one commit of ours."""
 
-        def snapshots(self) -> list[Snapshot]:
-            """Return the kept snapshots."""
+        def snapshots_of_job(self, key: str) -> list[Snapshot]:
+            """Return its snapshots."""
+            assert key
             return [commit(7, "k", [{"table": "main.a", "files_in": 3}])]
 
     answers = [(state, "UNDEFINED" if state == "RUNNING" else "SUCCEEDED", "")]

@@ -5,19 +5,23 @@ Both are about the table `s.t` that `prepare` makes, beside a table `s.o`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from airflow_provider_ducklake.lake import fault_points
+from airflow_provider_ducklake.lake.cleanup import Watch
 from airflow_provider_ducklake.lake.errors import CommitConflict
 from airflow_provider_ducklake.lake.fault_points import FaultPoint
 from airflow_provider_ducklake.lake.lake import Lake
+from airflow_provider_ducklake.lake.orphans import Listing
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
-from airflow_provider_ducklake.spark.operations import cleanup, fsck, snapshots
+from airflow_provider_ducklake.spark.operations import fsck, snapshots
 from tests.interop.judge import Change, Judge
 from tests.interop.merges import merged, run_merge
 from tests.interop.palette import arrow_table, pairs, write_parquet
@@ -26,6 +30,7 @@ from tests.support.model import ModelTable, Predicate
 TYPES: Final = {"id": "INTEGER", "v": "VARCHAR"}
 TABLE, RENAMED, OTHER, NEW = "s.t", "s.t2", "s.o", "s.n"
 RESTORED: Final = 2  # of the snapshots that `prepare` makes
+_LONG_AGO: Final = 1_577_836_800
 Changes = Mapping[str, ModelTable | None]
 
 
@@ -48,7 +53,17 @@ def prepare(judge: Judge) -> None:
     judge.delete(TABLE, "id = 10", lambda row: row["id"] == 10)
     judge.insert_values(TABLE, (90, "in"), (91, "in"))
     write_parquet(judge.lake.directory / "raw" / "1.parquet", TYPES, pairs(_rows(221, 222)))
+    write_parquet(Path(orphan_of(judge)), TYPES, pairs(_rows(231, 232)))
+    os.utime(orphan_of(judge), (_LONG_AGO, _LONG_AGO))
+    judge.change_catalog(
+        "UPDATE ducklake_files_scheduled_for_deletion SET schedule_start = '2020-01-01 00:00:00+00'"
+    )
     judge.change_catalog("INSERT INTO ducklake_table_stats VALUES (777, 1, 1, 1)")  # for fsck
+
+
+def orphan_of(judge: Judge) -> str:
+    """Return the path of a data file of rows 231 and 232 that no catalog names, an old one."""
+    return f"{judge.lake.data_path}s/orphan.parquet"
 
 
 def table_of(judge: Judge) -> str:
@@ -65,7 +80,7 @@ class Theirs:
     """What a stock client does.
 
     Attributes:
-        statements: In one snapshot each; `{head}` is the newest snapshot.
+        statements: In one snapshot each; `{head}` is the newest snapshot, `{orphan}` a file.
         effect: What it does to the model.
         expires: Snapshots that are gone then.
     """
@@ -79,7 +94,7 @@ class Theirs:
         head = judge.model.head
         for statement in self.statements:
             judge.log.append(f"{statement} -- stock")
-            run(statement.format(head=head, next=head + 1))
+            run(statement.format(head=head, next=head + 1, orphan=orphan_of(judge)))
 
     def done(self, judge: Judge) -> None:
         """Take up what came of them."""
@@ -175,6 +190,14 @@ THEIRS: Final = {
         ("CALL ducklake_expire_snapshots('lake', versions => [1, 4])",),
         expires=lambda judge: (1, 4),
     ),
+    "adopt": Theirs(
+        ("CALL ducklake_add_data_files('lake', 't', '{orphan}', schema => 's')",),
+        _inserted(231, 232),
+    ),
+    "clean up": Theirs(("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)",)),
+    "sweep": Theirs(
+        ("CALL ducklake_delete_orphaned_files('lake', older_than => now() - INTERVAL 1 DAY)",)
+    ),
     "other table": Theirs(
         (f"INSERT INTO s.o VALUES {_values(*range(101, 106))}",), _inserted_elsewhere(101, 106)
     ),
@@ -196,6 +219,7 @@ class Ours:
     """An operation of ours.
 
     Attributes:
+        operation: Its name.
         run: Does it.
         effect: What it does to the model, when it goes through.
         expires: Snapshots that are gone then.
@@ -203,6 +227,7 @@ class Ours:
         moment: What it calls to commit, when that makes no snapshot.
     """
 
+    operation: str
     run: Callable[[Judge], OperationResult | TableResult]
     effect: Callable[[Judge], Changes] = lambda judge: {}
     expires: tuple[int, ...] = ()
@@ -264,8 +289,19 @@ class Meanwhile:
             yield
 
 
-def _operation(name: str, *tables: str, **options: Any) -> Callable[[Judge], OperationResult]:
-    return lambda judge: judge.operations.run(name, *tables, may_fail=True, **options)
+def _ours(
+    name: str,
+    *tables: str,
+    effect: Callable[[Judge], Changes] = lambda judge: {},
+    expires: tuple[int, ...] = (),
+    turn: int = 1,
+    moment: tuple[object, str] | None = None,
+    **options: Any,
+) -> Ours:
+    def run(judge: Judge) -> OperationResult:
+        return judge.operations.run(name, *tables, may_fail=True, **options)
+
+    return Ours(name, run, effect, expires, turn, moment)
 
 
 def _ingest(mode: str, *ids: int) -> Callable[[Judge], TableResult]:
@@ -297,19 +333,47 @@ def _merged(judge: Judge) -> Changes:
 
 
 def _restored(judge: Judge) -> Changes:
-    name = table_of(judge)
-    then, now = judge.model.tables_at(RESTORED)[TABLE], judge.model.tables.get(name)
+    return _put_back(judge, TABLE, table_of(judge))
+
+
+def _put_back(judge: Judge, name: str, name_now: str) -> dict[str, ModelTable | None]:
+    then, now = judge.model.tables_at(RESTORED)[name], judge.model.tables.get(name_now)
     next_row_id = max(then.next_row_id, now.next_row_id if now else 0)
-    return {name: None, TABLE: replace(then, next_row_id=next_row_id)}
+    return {name_now: None, name: replace(then, next_row_id=next_row_id)}
 
 
-_FORCED: Final = {"cleanup_all": True, "force": True}
+def _lake_restored(judge: Judge) -> Changes:
+    now = judge.model.tables
+    other = OTHER if OTHER in now else NEW
+    gone = dict.fromkeys(now)
+    return {**gone, **_put_back(judge, TABLE, table_of(judge)), **_put_back(judge, OTHER, other)}
+
+
+def _cleaned(judge: Judge) -> Changes:
+    """See that what was scheduled long ago is gone."""
+    scheduled = judge.catalog()["ducklake_files_scheduled_for_deletion"]
+    assert not [row for row in scheduled if str(row["schedule_start"]).startswith("2020")]
+    return {}
+
+
+def _swept(judge: Judge) -> Changes:
+    """See that the orphan is gone, unless it is none any more."""
+    assert orphan_of(judge) not in judge.unreferenced_files()
+    return {}
+
+
+def _kept_up(judge: Judge) -> Changes:
+    return {**_cleaned(judge), **_swept(judge)}
+
+
+_BETWEEN_LOOKS: Final = (Listing, "require_share")
 OURS: Final = {
-    "append": Ours(_ingest("append", 201, 202), _inserted(201, 202)),
-    "over": Ours(_ingest("overwrite", 211, 212), _replaced(211, 212)),
-    "empty": Ours(_ingest("overwrite"), _replaced()),
-    "upsert": Ours(_merge, _merged),
+    "append": Ours("ingest", _ingest("append", 201, 202), _inserted(201, 202)),
+    "over": Ours("ingest", _ingest("overwrite", 211, 212), _replaced(211, 212)),
+    "empty": Ours("ingest", _ingest("overwrite"), _replaced()),
+    "upsert": Ours("ingest", _merge, _merged),
     "add": Ours(
+        "add_data_files",
         lambda judge: judge.operations.run(
             "add_data_files",
             TABLE,
@@ -318,20 +382,27 @@ OURS: Final = {
         ),
         _inserted(221, 222),
     ),
-    "merge": Ours(_operation("merge_adjacent_files", TABLE)),
-    "rewrite": Ours(_operation("rewrite_data_files", TABLE, delete_threshold=0)),
-    "flush": Ours(_operation("flush_inlined_data", TABLE)),
-    "flush2": Ours(_operation("flush_inlined_data", TABLE), turn=2),
-    "new": Ours(
-        _operation("create_table", NEW, columns="id int32"),
-        lambda judge: {NEW: ModelTable(("id",))},
+    "merge": _ours("merge_adjacent_files", TABLE),
+    "rewrite": _ours("rewrite_data_files", TABLE, delete_threshold=0),
+    "flush": _ours("flush_inlined_data", TABLE),
+    "flush2": _ours("flush_inlined_data", TABLE, turn=2),
+    "new": _ours(
+        "create_table",
+        NEW,
+        columns="id int32",
+        effect=lambda judge: {NEW: ModelTable(("id",))},
     ),
-    "restore": Ours(_operation("restore", TABLE, snapshot=RESTORED), _restored),
-    "expire": Ours(
-        _operation("expire_snapshots", versions="3,5"),
+    "restore": _ours("restore", TABLE, snapshot=RESTORED, effect=_restored),
+    "lake": _ours("restore", snapshot=RESTORED, effect=_lake_restored),
+    "expire": _ours(
+        "expire_snapshots",
+        versions="3,5",
         expires=(3, 5),
         moment=(snapshots, "commit_expiry"),
     ),
-    "clean": Ours(_operation("cleanup_old_files", **_FORCED), moment=(cleanup, "still_unused")),
-    "fsck": Ours(_operation("fsck", repair=True), moment=(fsck, "commit_repair")),
+    "clean": _ours("cleanup_old_files", effect=_cleaned, moment=(Watch, "still_unused")),
+    "sweep": _ours("delete_orphaned_files", effect=_swept, moment=_BETWEEN_LOOKS),
+    "fsck": _ours("fsck", repair=True, moment=(fsck, "commit_repair")),
+    "check": _ours("checkpoint", delete_threshold=0, effect=_kept_up),
+    "check3": _ours("checkpoint", delete_threshold=0, effect=_kept_up, turn=3),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
 import psycopg
 from psycopg import sql
@@ -23,7 +24,7 @@ class Rewind:
         shutil.copytree(self._directory, self._backup)
         if judge.lake.kind == "postgres":
             schema = str(judge.lake.location.metadata_schema)
-            _copy_schema(judge.lake.location.conninfo, schema, f"{schema}_backup")
+            _copy_schema(judge.lake.location.conninfo, schema, f"{schema}_backup", _kept)
 
     def back(self) -> None:
         """Put the lake back; nobody may be attached."""
@@ -33,7 +34,7 @@ class Rewind:
         shutil.copytree(self._backup, self._directory)
         if judge.lake.kind == "postgres":
             schema = str(judge.lake.location.metadata_schema)
-            _copy_schema(judge.lake.location.conninfo, f"{schema}_backup", schema)
+            _copy_schema(judge.lake.location.conninfo, f"{schema}_backup", schema, _not_kept)
         judge.model = self._model.copy()
         judge.log[:] = []
 
@@ -42,7 +43,16 @@ class Rewind:
         shutil.rmtree(self._backup)
 
 
-def _copy_schema(conninfo: str, source: str, target: str) -> None:
+def _kept(name: str) -> str:
+    """Return another name for a table: two lakes with one data path would refuse to be swept."""
+    return f"kept_{name}"
+
+
+def _not_kept(name: str) -> str:
+    return name.removeprefix("kept_")
+
+
+def _copy_schema(conninfo: str, source: str, target: str, named: Callable[[str], str]) -> None:
     with psycopg.connect(conninfo) as connection:
         tables = connection.execute(
             "SELECT tablename FROM pg_tables WHERE schemaname = %s", (source,)
@@ -57,7 +67,7 @@ def _copy_schema(conninfo: str, source: str, target: str) -> None:
             ),
             *(
                 copy.format(
-                    target=sql.Identifier(target, name), source=sql.Identifier(source, name)
+                    target=sql.Identifier(target, named(name)), source=sql.Identifier(source, name)
                 )
                 for (name,) in tables
             ),

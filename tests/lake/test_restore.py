@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_provider_ducklake.lake.columns import parse_columns
+from airflow_provider_ducklake.lake.commit import CommitInfo
+from airflow_provider_ducklake.lake.database.sqlite import SqliteSession
 from airflow_provider_ducklake.lake.errors import ConfigurationError, NotFound
 from airflow_provider_ducklake.lake.expiry import commit_expiry
 from airflow_provider_ducklake.lake.lake import Lake
@@ -94,3 +97,47 @@ def test_plans_on_other_snapshots_are_compared(lake: Lake) -> None:
     with lake.view() as view:
         assert plan_table_restore(view, 2, "a").is_same(table)
         assert not plan_lake_restore(view, 2).is_same(everything)
+
+
+def test_of_a_long_history_little_is_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CL-04: of millions of snapshots none is read but those that are needed."""
+    with lake.database.write() as session:
+        for table, values in (
+            ("ducklake_snapshot", "i, '2020-01-01 00:00:00+00', 3, 3, 0"),
+            ("ducklake_snapshot_changes", "i, 'x', NULL, NULL, NULL"),
+        ):
+            session.execute(
+                f"INSERT INTO {{{table}}} WITH RECURSIVE n(i) AS (SELECT 4 UNION ALL "
+                f"SELECT i + 1 FROM n WHERE i < 5000) SELECT {values} FROM n"
+            )
+    most = 0
+
+    def counting(read: Any) -> Any:
+        def run(session: SqliteSession, *given: Any) -> Any:
+            nonlocal most
+            rows, changed = read(session, *given)
+            most = max(most, len(rows))
+            return rows, changed
+
+        return run
+
+    monkeypatch.setattr(SqliteSession, "_run", counting(SqliteSession._run))
+    with lake.view() as view:
+        assert find_target(view, snapshot_id=2).snapshot_id == 2
+        assert find_target(view, at=datetime.now(timezone.utc)).snapshot_id == 5000
+        with pytest.raises(NotFound, match="yet to come"):
+            find_target(view, snapshot_id=5001)
+        with pytest.raises(NotFound, match="no kept snapshot is as old"):
+            find_target(view, at=datetime(2019, 1, 1, tzinfo=timezone.utc))
+        assert plan_table_restore(view, 2, "a").is_needed
+        assert plan_lake_restore(view, 2).is_needed
+    assert [s.snapshot_id for s in lake.snapshots(after=7, limit=2)] == [8, 9]
+    assert 0 < most < 50
+
+
+def test_snapshots_of_a_job(lake: Lake) -> None:
+    """Those of its key and of its parts; a key that only begins like it is another job's."""
+    for name, key in (("c", "run_1/main.c"), ("d", "run_1"), ("e", "run_10"), ("f", "runx1/g")):
+        create_table(lake, name, parse_columns("id int64"), info=CommitInfo(key=key))
+    assert [s.snapshot_id for s in lake.snapshots_of_job("run_1")] == [4, 5]
+    assert lake.snapshots_of_job("run") == []

@@ -214,6 +214,40 @@ def test_a_dropped_parent_leaves_what_its_forks_read(family: Family) -> None:
     assert after == len(family.files("parent"))
 
 
+def test_a_fork_of_the_past_is_restored(family: Family) -> None:
+    """A restore in it leaves its parent alone, and files of the parent's past stay readable."""
+    parent = filled(family)
+    past, *_, head = parent.snapshot_ids()[6:]
+    then, now = parent.rows_at("main.t", past), parent.rows_at("main.t", head)
+    assert then != now
+    fork = family.fork("parent", "fork", past)
+    run = family.operations("fork").run
+    with pytest.raises(NotFound, match=f"was expired.*kept are {past} to {past}, 1 of them"):
+        run("restore", snapshot=past - 1)
+    fork.sql("DELETE FROM t WHERE i < 150")
+    fork.sql("INSERT INTO t SELECT i, 'k0' FROM range(500, 550) r(i)")
+    fork.sql("ALTER TABLE t RESET PARTITIONED BY")
+    fork.sql("DROP TABLE other.u")
+    changed = fork.snapshot_ids()[-1]
+    of_fork = rows(fork)
+    fork.release()
+    run("restore", snapshot=past)
+    assert rows(fork) == then
+    assert len(rows(fork, "other.u")) == 50
+    fork.release()
+    run("restore", snapshot=changed)
+    assert rows(fork) == of_fork
+    fork.release()
+    run("restore", "main.t", snapshot=past)
+    run("expire_snapshots", retain_last=1)
+    run("cleanup_old_files", **NOW)
+    run("delete_orphaned_files", **NOW)
+    assert rows(fork) == then
+    assert rows(parent) == now
+    for snapshot in parent.snapshot_ids()[6:]:
+        assert parent.rows_at("main.t", snapshot)
+
+
 def test_an_older_snapshot(family: Family) -> None:
     parent = filled(family)
     for snapshot in parent.snapshot_ids()[3:]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from airflow_provider_ducklake.lake import fault_points
 from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError, NotFound
-from airflow_provider_ducklake.lake.fault_points import FaultPoint, Fuse
+from airflow_provider_ducklake.lake.fault_points import FaultPoint
+from airflow_provider_ducklake.lake.store.cli import VERBS
 from airflow_provider_ducklake.lake.store.store import CatalogStore
-from tests.support.killed import PROCESSES
+from tests.support.killed import kill_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class _Step:
     """
 
     method: str
-    arguments: tuple[str, ...]
+    arguments: tuple[Any, ...]
     options: dict[str, Any]
     catalogs: frozenset[str]
     again: tuple[type[LakeError], str] | None = None
@@ -52,6 +53,25 @@ STEPS: Final = (
         frozenset({"killed_a", "killed_b", "killed_f"}),
     ),
     _Step(
+        "allow",
+        ("killed_a", "/killed/elsewhere"),
+        {},
+        frozenset({"killed_a", "killed_b", "killed_f"}),
+    ),
+    _Step(
+        "grant",
+        ("killed_a", "store_service"),
+        {},
+        frozenset({"killed_a", "killed_b", "killed_f"}),
+    ),
+    _Step(
+        "revoke",
+        ("killed_a", "store_service"),
+        {},
+        frozenset({"killed_a", "killed_b", "killed_f"}),
+    ),
+    _Step("write_ledger", ((),), {}, frozenset({"killed_a", "killed_b", "killed_f"})),
+    _Step(
         "rename_catalog",
         ("killed_b", "killed_c"),
         {},
@@ -69,16 +89,18 @@ STEPS: Final = (
 )
 
 
-def _run_armed(step: _Step, conninfo: str, fuse: str) -> None:
-    fault_points.on_reach = Fuse(fuse)
-    step.run(conninfo)
+# They change nothing; `transaction` is what the others are made of.
+_OTHERS: Final = {"at", "status", "catalog", "list_catalogs", "plan_fleet", "transaction"}
+# Of the database, of many transactions, or of more than a store: they have tests of their own.
+_APART: Final = {"init", "upgrade", "purge"}
+_OF_TWO_CATALOGS: Final = {"import", "export"}  # tests/store/transfer/test_transfers_killed.py
 
 
-def _kill(step: _Step, conninfo: str, point: FaultPoint) -> None:
-    process = PROCESSES.Process(target=_run_armed, args=(step, conninfo, point.value))
-    process.start()
-    process.join(60)
-    assert process.exitcode == -signal.SIGKILL
+def test_everything_a_store_can_do_has_its_turn() -> None:
+    methods = {name for name in vars(CatalogStore) if not name.startswith("_")}
+    assert {step.method for step in STEPS} | _OTHERS | _APART == methods
+    verbs = {next((m for m in methods if m.split("_")[0] == verb), verb) for verb in VERBS}
+    assert verbs - methods == _OF_TWO_CATALOGS
 
 
 def test_killed_around_commit_and_run_again(shared_store: str) -> None:
@@ -90,9 +112,9 @@ def test_killed_around_commit_and_run_again(shared_store: str) -> None:
 
     before = names()
     for step in STEPS:
-        _kill(step, shared_store, FaultPoint.UNCOMMITTED)
+        kill_in(partial(step.run, shared_store), FaultPoint.UNCOMMITTED)
         assert names() == before, step
-        _kill(step, shared_store, FaultPoint.COMMITTED)
+        kill_in(partial(step.run, shared_store), FaultPoint.COMMITTED)
         assert names() == step.catalogs, step
         _again(step, shared_store)
         assert names() == step.catalogs, step
@@ -114,8 +136,23 @@ def test_purge_killed_and_run_again(shared_store: str) -> None:
     entry = store.create_catalog("killed_p")
     store.drop_catalog("killed_p")
     purge = _Step("purge", (), {"older_than": "0 days", "force": True}, frozenset())
-    _kill(purge, shared_store, FaultPoint.UNCOMMITTED)
-    _kill(purge, shared_store, FaultPoint.COMMITTED)
+    kill_in(partial(purge.run, shared_store), FaultPoint.UNCOMMITTED)
+    kill_in(partial(purge.run, shared_store), FaultPoint.COMMITTED)
     purge.run(shared_store)
     assert store.create_catalog("killed_p").root == entry.root
     store.drop_catalog("killed_p")
+
+
+def test_a_store_is_made_or_not(postgres_database: str, tmp_path: Path) -> None:
+    store, root = CatalogStore(postgres_database), f"{tmp_path}/lakes/"
+    init = _Step("init", (root,), {}, frozenset())
+    kill_in(partial(init.run, postgres_database), FaultPoint.UNCOMMITTED)
+    with pytest.raises(NotFound, match="no store"):
+        store.status()
+    kill_in(partial(init.run, postgres_database), FaultPoint.COMMITTED)
+    made = store.status()
+    upgrade = _Step("upgrade", (), {}, frozenset())
+    for point in (FaultPoint.UNCOMMITTED, FaultPoint.COMMITTED):
+        kill_in(partial(upgrade.run, postgres_database), point)
+    assert store.init(root) == made
+    assert store.create_catalog("first").root == f"{root}first/"

@@ -8,9 +8,10 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -106,29 +107,45 @@ def passes_of(work: Work, location: CatalogLocation) -> tuple[Counter[FaultPoint
 
 def kill(work: Work, location: CatalogLocation, point: FaultPoint, time: int = 1) -> None:
     """Let a process do some work until it reaches a point for the n-th time, and dies there."""
+    kill_in(partial(_work, work, location), point, time)
+
+
+def kill_in(call: Callable[[], object], point: FaultPoint, time: int = 1) -> None:
+    """Let a process call a function, which can be pickled, and die at a point."""
     fuse = f"{point.value}:{time}"
-    process = PROCESSES.Process(target=_run_armed, args=(work, location, fuse))
+    process = PROCESSES.Process(target=_run_armed, args=(call, fuse))
     process.start()
     process.join(60)
-    assert process.exitcode == -signal.SIGKILL, f"{work.operation} passed {fuse}"
+    assert process.exitcode == -signal.SIGKILL, f"{call} passed {fuse}"
 
 
-def _run_armed(work: Work, location: CatalogLocation, fuse: str) -> None:
-    fault_points.on_reach = Fuse(fuse)
+def _work(work: Work, location: CatalogLocation) -> Result:
     _make_small_batches()
-    work.run(location)
+    return work.run(location)
+
+
+def _run_armed(call: Callable[[], object], fuse: str) -> None:
+    fault_points.on_reach = Fuse(fuse)
+    call()
 
 
 def _count(work: Work, location: CatalogLocation, answer: Connection) -> None:
+    with counted() as passed:
+        result: Any = _work(work, location)
+    answer.send((passed, result))
+
+
+@contextmanager
+def counted() -> Iterator[Counter[FaultPoint]]:
+    """Count how often this process passes each point."""
     passed: Counter[FaultPoint] = Counter()
 
     def count(point: FaultPoint) -> None:
         passed[point] += 1
 
-    fault_points.on_reach = count
-    _make_small_batches()
-    result: Any = work.run(location)
-    answer.send((passed, result))
+    before, fault_points.on_reach = fault_points.on_reach, count
+    yield passed
+    fault_points.on_reach = before
 
 
 def _make_small_batches() -> None:

@@ -10,7 +10,12 @@ from typing import Any, Final
 
 from airflow_provider_ducklake.lake.database import Session, Value, open_database
 from airflow_provider_ducklake.lake.database.base import BATCH, batches
-from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
+from airflow_provider_ducklake.lake.errors import (
+    CatalogUnavailable,
+    ConfigurationError,
+    LakeError,
+)
+from airflow_provider_ducklake.lake.fault_points import FaultPoint, reach
 from airflow_provider_ducklake.lake.files import inlined_delete_table
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.lake import Lake
@@ -84,6 +89,7 @@ def export_catalog(
         ConfigurationError: The target is no such file, or something else is there; or files that
             the snapshot sees were merged since with rows of later ones.
         NotFound: The catalog does not keep the snapshot.
+        CatalogUnavailable: The disk does not take the file.
         UnsupportedCatalog: The catalog has content that cannot move.
     """
     if target.kind not in ("duckdb", "sqlite") or target.in_bucket:
@@ -99,14 +105,36 @@ def export_catalog(
         return _result(target, contents)
     # A file that is there is complete.
     partial = path.with_name(f"{path.name}.part")
-    partial.unlink(missing_ok=True)
+    _remove(partial)
     try:
         with open_database(replace(target, target=str(partial))).create() as session:
             _write(session, target.kind, contents)
+        _require_whole(partial, target)
+        reach(FaultPoint.WORK_DONE)
         os.replace(partial, path)
     finally:
-        partial.unlink(missing_ok=True)
+        _remove(partial)
     return _result(target, contents)
+
+
+def _beside(path: Path) -> list[Path]:
+    """Return the logs of a database file that is in use, or was when its process was killed."""
+    return [path.with_name(f"{path.name}{suffix}") for suffix in (".wal", "-journal", "-wal")]
+
+
+def _remove(partial: Path) -> None:
+    # A log that is left would be taken for that of the next file of the name.
+    for path in (partial, *_beside(partial)):
+        path.unlink(missing_ok=True)
+
+
+def _require_whole(partial: Path, target: CatalogLocation) -> None:
+    """Refuse a file whose last rows are in a log beside it: the disk did not take them."""
+    if any(path.exists() for path in _beside(partial)):
+        raise CatalogUnavailable(
+            f"{target}: not all of the export could be written into its file; make room on the "
+            "disk and try again"
+        )
 
 
 def _is_done(target: CatalogLocation, contents: CatalogContents, replace_older: bool) -> bool:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from airflow_provider_ducklake.lake.cleanup import (
-    ScheduledFile,
+    CleanupPlan,
+    Watch,
     forget_files,
     plan_cleanup,
-    still_unused,
 )
 from airflow_provider_ducklake.lake.database.base import batches
 from airflow_provider_ducklake.lake.results import OperationResult
@@ -40,7 +39,7 @@ def cleanup_old_files(job: Job) -> OperationResult:
     counts = {"files_deleted": len(plan.delete), "files_forgotten": len(plan.forget)}
     removed = Removed(job)
     if not job.dry_run:
-        left = _delete_scheduled(job, plan.delete, removed)
+        left = _delete_scheduled(job, plan, removed)
         forget_files(job.lake, plan.forget)
         counts |= {"files_deleted": removed.deleted, "files_missing": removed.missing}
         if left:
@@ -51,17 +50,17 @@ def cleanup_old_files(job: Job) -> OperationResult:
     return finished(job, started, head, counts=counts, failures=removed.failures)
 
 
-def _delete_scheduled(job: Job, files: Sequence[ScheduledFile], removed: Removed) -> int:
+def _delete_scheduled(job: Job, plan: CleanupPlan, removed: Removed) -> int:
     """Delete in batches, each looked up again just before and acknowledged right after.
 
     Returns:
         How many files the deadline leaves for the next run.
     """
-    left = len(files)
-    for batch in batches(files, ACKNOWLEDGED):
+    left, watch = len(plan.delete), Watch(job.lake, plan)
+    for batch in batches(plan.delete, ACKNOWLEDGED):
         if job.deadline.is_over:
             return left
-        unused = still_unused(job.lake, batch)
+        unused = watch.still_unused(batch)
         outcome = delete(job, [file.path for file in unused])
         done = set(outcome.done)
         forget_files(job.lake, [file for file in unused if file.path in done])
