@@ -56,11 +56,15 @@ def holds_null(inside: Inside) -> bool | None:
 
 
 def _is_empty(untyped: Mapping[str, str]) -> bool:
-    """Tell whether the column of what did not fit into a typed one has nothing but NULL."""
-    nulls = untyped.get("null_count")
-    if nulls is not None and nulls == untyped.get("num_values"):
-        return True
-    return untyped.get("min") == untyped.get("max") == _NULL
+    """Tell whether the column of what did not fit into a typed one has nothing but NULL.
+
+    Inside of lists DuckDB can count as many NULLs as there are values where there is a value too,
+    which the reference believes; but it gives bounds wherever there is a value.
+    """
+    least, nulls = untyped.get("min"), untyped.get("null_count")
+    if least is not None:
+        return least == untyped.get("max") == _NULL
+    return nulls is not None and nulls == untyped.get("num_values")
 
 
 def _resolved(kind: DuckDBPyType, names: Sequence[str]) -> tuple[str, str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
 from math import isfinite
 from typing import Final
 
@@ -18,6 +19,8 @@ from airflow_provider_ducklake.lake.statistics import (
 )
 
 EXTRA_TYPES: Final = frozenset({"geometry", "variant"})
+_STEP: Final = Decimal("0.000001")
+_LONGEST: Final = 320  # digits of the largest number there is, and six more
 EDGES: Final = tuple(axis + end for axis in "xyzm" for end in ("min", "max"))
 
 
@@ -37,15 +40,26 @@ class Extent:
         return not self.types or any(edge is not None for edge in self.edges)
 
     def to_json(self) -> str:
-        """Return it as the reference spells it, but with exact numbers.
+        """Return it as the reference spells it, with six digits, but never a smaller box.
 
-        The reference rounds to six digits, which can shrink the box, and its reader takes a number
-        without a decimal point for zero.
+        The reference rounds to the nearest; what it writes again of this stays as large.
 
         Source: storage/statistics/ducklake_geo_stats.cpp.
         """
-        box = dict(zip(EDGES, self.edges, strict=True))
-        return json.dumps({"bbox": box, "types": sorted(self.types)})
+        box = zip(EDGES, self.edges, strict=True)
+        edges = ", ".join(f'"{name}": {_digits(edge, name)}' for name, edge in box)
+        return f'{{"bbox": {{{edges}}}, "types": {json.dumps(sorted(self.types))}}}'
+
+
+def _digits(edge: float | None, name: str) -> str:
+    if edge is None:
+        return "null"
+    text = f"{edge:.6f}"
+    if float(text) == edge:
+        return text
+    outwards = ROUND_FLOOR if name.endswith("min") else ROUND_CEILING
+    with localcontext(Context(_LONGEST)):
+        return f"{Decimal(edge).quantize(_STEP, outwards):f}"
 
 
 def extent_from_json(text: str | None) -> Extent | None:
@@ -141,14 +155,11 @@ def exceeds(column: Column, said: str | None, file: str | None) -> str | None:
         return "no geometry at all, but a file holds some"
     outer = common_extent((box, inner))
     for name, edge, widest in zip(EDGES, box.edges, outer.edges, strict=True):
-        # The reference writes six digits.
-        if widest is not None and (edge is None or abs(edge - widest) > _ROUNDED):
+        # The reference rounds to six digits.
+        if widest is not None and (edge is None or abs(edge - widest) > float(_STEP)):
             return f"{name} {edge}, but a file's geometries reach to {widest}"
     missing = inner.types - box.types
     return f"no {min(missing)}, but a file holds one" if missing else None
-
-
-_ROUNDED: Final = 1e-6
 
 
 def _extent(file: ColumnStatistics) -> Extent | None:

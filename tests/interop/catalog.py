@@ -16,7 +16,11 @@ from tests.support.lakes import CatalogRows, LakeUnderTest, catalog_rows
 
 _FILES = ("ducklake_data_file", "ducklake_delete_file")
 # Tables whose rows belong to a data file, and have to leave with it.
-_OF_DATA_FILES = ("ducklake_file_column_stats", "ducklake_file_partition_value")
+_OF_DATA_FILES = (
+    "ducklake_file_column_stats",
+    "ducklake_file_variant_stats",
+    "ducklake_file_partition_value",
+)
 
 
 def referenced_files(lake: LakeUnderTest) -> set[str]:

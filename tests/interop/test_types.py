@@ -16,7 +16,7 @@ from airflow_provider_ducklake.lake.types import DUCKDB_NAMES, NESTED, TEXT_ORDE
 from tests.interop.catalog import live_files
 from tests.interop.judge import Judge
 from tests.support.lakes import LakeUnderTest
-from tests.support.variants import PAIR
+from tests.support.variants import as_spark_holds
 
 pytestmark = pytest.mark.parametrize("lake_factory", ["sqlite"], indirect=True)
 
@@ -134,11 +134,7 @@ def _batch(plain: duckdb.DuckDBPyConnection, case: Case, values: tuple[str, ...]
         value = "variant_to_parquet_variant(({})::VARIANT)"
     rows = " UNION ALL ".join(f"SELECT {value.format(v)} AS v" for v in (*values, "NULL"))
     table = plain.execute(rows).to_arrow_table()
-    if case.sql_type == "VARIANT":
-        pairs = table["v"].combine_chunks()
-        parts = [pairs.field(field.name) for field in PAIR]
-        table = pa.table({"v": pa.StructArray.from_arrays(parts, fields=list(PAIR))})
-    return table
+    return as_spark_holds(table) if case.sql_type == "VARIANT" else table
 
 
 def _files_read(judge: Judge, where: str) -> int:
