@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
-from math import isfinite
+from math import inf
 from typing import Final
 
 from airflow_provider_ducklake.lake.columns import Column
@@ -36,8 +36,16 @@ class Extent:
         """Whether it bounds its geometries.
 
         DuckDB writes no edge at all where one would be infinite, as it does for empty geometries.
+        One that crosses the 180th meridian begins in the east, which clients do not know.
         """
-        return not self.types or any(edge is not None for edge in self.edges)
+        known = not self.types
+        for low, high in zip(self.edges[::2], self.edges[1::2], strict=True):
+            if low is None and high is None:
+                continue
+            if low is None or high is None or not -inf < low <= high < inf:
+                return False
+            known = True
+        return known
 
     def to_json(self) -> str:
         """Return it as the reference spells it, with six digits, but never a smaller box.
@@ -70,8 +78,6 @@ def extent_from_json(text: str | None) -> Extent | None:
         edges = tuple(None if box[name] is None else float(box[name]) for name in EDGES)
         extent = Extent(edges, frozenset(map(str, found["types"])))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        return None
-    if any(edge is not None and not isfinite(edge) for edge in extent.edges):
         return None
     return extent if extent.is_known else None
 
