@@ -94,7 +94,7 @@ def test_a_default_that_is_computed_is_refused(sqlite_judge: Judge) -> None:
     judge = sqlite_judge
     judge.client.sql("CREATE TABLE t (id BIGINT, v VARIANT DEFAULT {'a': 1}::VARIANT)")
     ids = pa.RecordBatch.from_pydict({"id": [2]})
-    with pytest.raises(BadInput, match="column 'v' of .* defaults to an expression"):
+    with pytest.raises(BadInput, match=r"column 'v' of .* defaults to an expression"):
         write(judge.lake, "t", [[ids]], StructType(ROW.fields[:1]), allow_missing="true")
 
 
