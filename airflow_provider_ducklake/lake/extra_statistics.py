@@ -162,7 +162,7 @@ def exceeds(column: Column, said: str | None, file: str | None) -> str | None:
     outer = common_extent((box, inner))
     for name, edge, widest in zip(EDGES, box.edges, outer.edges, strict=True):
         # The reference rounds to six digits.
-        if widest is not None and (edge is None or abs(edge - widest) > float(_STEP)):
+        if widest is not None and (edge is None or abs(edge - widest) > 2 * float(_STEP)):
             return f"{name} {edge}, but a file's geometries reach to {widest}"
     missing = inner.types - box.types
     return f"no {min(missing)}, but a file holds one" if missing else None
