@@ -148,6 +148,35 @@ def test_geometries(unchecked: Judge, plain: duckdb.DuckDBPyConnection, name: st
     _maintain(judge, plain, filters)
 
 
+@sqlite
+def test_geometries_inside_other_types(unchecked: Judge) -> None:
+    """Each leaf has a box of its own."""
+    judge = unchecked
+    kind = "STRUCT(g GEOMETRY, i INTEGER), l GEOMETRY[], m MAP(VARCHAR, GEOMETRY)"
+    for table in ("ours", "stock"):
+        judge.client.sql(f"CREATE TABLE {table} (v {kind})")
+    types = {
+        "v": pa.struct({"g": pa.string(), "i": pa.int32()}),
+        "l": pa.list_(pa.string()),
+        "m": pa.map_(pa.string(), pa.string()),
+    }
+    for x in (1, 11):
+        first: dict[str, Any] = {"v": {"g": f"POINT ({x} 0)"}, "l": [f"POINT ({x} 3)", None]}
+        first["m"] = [("k", f"POINT ({x} 5)")]
+        rows = pa.Table.from_pylist([first, {"l": []}], pa.schema(types))
+        judge.client.connection.register("given", rows)
+        judge.client.sql("INSERT INTO stock FROM given")
+        judge.client.make_way()
+        judge.operations.ingest("main.ours", rows.to_batches())
+    ours, stock = (_said(judge, table)["table_column_stats"] for table in ("ours", "stock"))
+    boxes = [(row["column_id"], row["extra_stats"]) for row in ours]
+    assert boxes == [(row["column_id"], row["extra_stats"]) for row in stock]
+    assert len([box for _, box in boxes if box is not None]) == len(types)
+    judge.client.release()
+    for place in ("v.g && 'POINT (11 0)'", "l[1] && 'POINT (1 3)'", "m['k'] && 'POINT (11 5)'"):
+        assert judge.client.sql(f"SELECT count(*) FROM ours WHERE {place}::GEOMETRY") == [(1,)]
+
+
 # No other database can hold inlined VARIANTs.
 @pytest.mark.parametrize("lake_factory", ["duckdb"], indirect=True)
 @pytest.mark.parametrize("first", ["file", "inlined"])
@@ -277,7 +306,7 @@ def _said(judge: Judge, table: str) -> dict[str, Any]:
     found = {}
     for name in ("file_column_stats", "file_variant_stats", "table_column_stats"):
         rows = [row for row in catalog[f"ducklake_{name}"] if row["table_id"] == table_id]
-        rows.sort(key=lambda row: (row.get("data_file_id"), row.get("variant_path")))
+        rows.sort(key=lambda r: (r.get("data_file_id"), r["column_id"], r.get("variant_path")))
         found[name] = [_comparable(row) for row in rows if '""' not in row.get("variant_path", "")]
     return found
 
