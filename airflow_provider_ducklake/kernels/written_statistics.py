@@ -111,13 +111,13 @@ def _leaf_statistics(leaf: Column, entries: Mapping[str, str]) -> ColumnStatisti
 
 def _variant_statistics(leaf: Column, inside: Inside) -> ColumnStatistics:
     sizes = [int(e["column_size_bytes"]) for e in inside.values() if "column_size_bytes" in e]
-    rows = inside.get(("metadata",), {}).get("num_values")
-    complete = rows is not None and holds_null(inside) is False
+    metadata = inside.get(("metadata",), {})
+    complete = metadata.get("null_count") == "0" and holds_null(inside) is False
     fields = (_field(*column) for column in shredded_columns(inside))
     return ColumnStatistics(
         leaf.column_id,
         size_bytes=sum(sizes) if sizes else None,
-        value_count=_integer(rows) if complete else None,
+        value_count=_integer(metadata.get("num_values")) if complete else None,
         null_count=0 if complete else None,
         extra_stats=to_json(fields),
     )

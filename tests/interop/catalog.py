@@ -148,6 +148,9 @@ def _data_files(rows: CatalogRows) -> Iterator[str]:
         "statistics",
         ((r["data_file_id"], r["column_id"]) for r in rows["ducklake_file_column_stats"]),
     )
+    fields = rows["ducklake_file_variant_stats"]
+    keys = ((r["data_file_id"], r["column_id"], r["variant_path"]) for r in fields)
+    yield from _repeated("statistics of a field", keys)
     yield from _repeated("table statistics", (r["table_id"] for r in rows["ducklake_table_stats"]))
 
 
