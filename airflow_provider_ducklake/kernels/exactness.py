@@ -9,9 +9,13 @@ from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.identifiers import quote_identifier, quote_literal
 from airflow_provider_ducklake.lake.types import FLOATING
 
+_ROUNDED: Final = (
+    "128-bit integers are stored as float64 there: this value would be rounded, keep it in a "
+    "varchar column"
+)
 _ADVICE = {
-    "int128": "128-bit integers are stored as float64 there: this value would be rounded",
-    "uint128": "128-bit integers are stored as float64 there: this value would be rounded",
+    "int128": _ROUNDED,
+    "uint128": _ROUNDED,
     "interval": "intervals there are unsigned, in whole milliseconds, with hours below 1193",
     "timetz": "times there are stored in UTC: the offset would be lost",
 }
@@ -51,6 +55,26 @@ def guard_zeros(columns: Iterable[Column]) -> str | None:
         The select list, or None when no column has floating-point numbers.
     """
     return _guards(columns, _negative_zero, lambda _: quote_literal(NEGATIVE_ZERO))
+
+
+def is_rounded(kind: str, column: Column) -> bool:
+    """Tell whether a file holds a column of integers as DOUBLE, DuckDB's type `kind`."""
+    return kind == "DOUBLE" and column.type in ("int128", "uint128")
+
+
+def integer_sql(value: str, column: Column) -> str:
+    """Return SQL of an integer that a file holds as DOUBLE.
+
+    The least 128-bit integer goes into a file but not out of it: the reference writes it, and no
+    client reads it again (tried on 1.5.5).
+    """
+    message = quote_literal(
+        f"column {column.name} ({column.type}) holds a value that is read as none, by any "
+        "client: delete the row, finding it by another column; value "
+    )
+    integer = f"TRY_CAST({value} AS {column.sql_type})"
+    failure = f"error(concat({message}, CAST({value} AS VARCHAR)))"
+    return f"CASE WHEN {value} IS NULL OR {integer} IS NOT NULL THEN {integer} ELSE {failure} END"
 
 
 def _guards(columns: Iterable[Column], leaf: _Leaf, message: Callable[[Column], str]) -> str | None:

@@ -34,6 +34,7 @@ class LeafStatistics:
         min_value: Smallest value in the catalog's text form, exact; None when any row group
             does not tell, and for floating-point columns, whose NaN no footer mentions.
         max_value: Largest value, likewise; both are known, or none.
+        extra_stats: Box and types of a GEOMETRY column, as the catalog has them.
     """
 
     size_bytes: int
@@ -41,6 +42,7 @@ class LeafStatistics:
     null_count: int | None = None
     min_value: str | None = None
     max_value: str | None = None
+    extra_stats: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +211,9 @@ def _field(
         return replace(field, kind=kind.id, children=children)
     if element.leaf is None:  # one value made of several leaves, such as VARIANT
         return field
-    # The footer knows what a type read as GEOMETRY or INTEGER was written as.
-    written = facts.get("duckdb_type", str(kind)) or ""
-    if kind.id != "geometry":
-        field = replace(field, duckdb_type=written)
+    # The footer knows what a type read as INTEGER was written as; a GEOMETRY it has for a BLOB.
+    written = str(kind) if kind.id == "geometry" else facts.get("duckdb_type", str(kind)) or ""
+    field = replace(field, duckdb_type=written)
     if statistics is None:
         return field
     return replace(field, statistics=statistics(element.leaf, written, repeated))

@@ -26,6 +26,7 @@ from airflow_provider_ducklake.kernels.file_schema import (
     scan_sql,
 )
 from airflow_provider_ducklake.lake.errors import BadInput
+from airflow_provider_ducklake.lake.extra_statistics import EDGES, Extent, common_extent
 from airflow_provider_ducklake.storage import open_store
 
 # Only what is used, so that a footer of many row groups does not become many Python objects.
@@ -40,6 +41,7 @@ SELECT
         num_values := x.num_values, null_count := x.stats_null_count,
         min := x.stats_min_value, max := x.stats_max_value,
         min_exact := x.min_is_exact, max_exact := x.max_is_exact,
+        box := x.geo_bbox, geometries := x.geo_types,
         codec := x.compression, type := x.type, size := x.total_compressed_size,
         data := x.data_page_offset, dictionary := x.dictionary_page_offset)),
     list_transform(
@@ -194,6 +196,8 @@ class _Leaves:
     def statistics(self, leaf: int, duckdb_type: str, repeated: bool) -> LeafStatistics:
         chunks = self.chunks.get(leaf, ())
         found = _counts(chunks, repeated)
+        if duckdb_type.startswith("GEOMETRY"):
+            return replace(found, extra_stats=_extent(chunks))
         # Without an order the footer's bounds mean nothing (parquet.thrift, ColumnOrder).
         ordered = leaf < len(self.orders) and "TypeDefinedOrder" in self.orders[leaf]
         if not ordered or duckdb_type in ("FLOAT", "DOUBLE"):
@@ -238,6 +242,20 @@ def _counts(chunks: Sequence[Mapping[str, Any]], repeated: bool) -> LeafStatisti
         # DuckDB counts NULLs below a list of structs that are not there (tried on 1.5.5).
         return LeafStatistics(size)
     return LeafStatistics(size, sum(slots) - sum(nulls), sum(nulls))
+
+
+def _extent(chunks: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the box around a GEOMETRY column; None when any row group does not tell."""
+    extents = []
+    for chunk in chunks:
+        if chunk["null_count"] == chunk["num_values"]:
+            continue
+        box, types = chunk["box"] or {}, frozenset(chunk["geometries"] or ())
+        extent = Extent(tuple(box.get(edge) for edge in EDGES), types)
+        if not types or not extent.is_known:
+            return None
+        extents.append(extent)
+    return common_extent(extents).to_json()
 
 
 def _quick_bounds(

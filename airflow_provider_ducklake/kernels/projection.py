@@ -8,6 +8,7 @@ from typing import Final
 
 import duckdb
 
+from airflow_provider_ducklake.kernels.exactness import integer_sql, is_rounded
 from airflow_provider_ducklake.kernels.file_schema import ParquetField, read_file_schema, scan_sql
 from airflow_provider_ducklake.kernels.parquet import ROW_ID_FIELD, SNAPSHOT_ID_FIELD
 from airflow_provider_ducklake.kernels.partitioning import directory_values
@@ -261,6 +262,8 @@ class Mapper:
                 f"{self._path}: column {column.name} is {column.sql_type} in the table, but field "
                 f"{field.name} of the file is {field.duckdb_type}"
             )
+        if is_rounded(field.duckdb_type, column):
+            return integer_sql(value, column)
         if self._is_same(field, column, entries):
             return f"CAST({value} AS {column.sql_type})"
         if kind == "struct":
@@ -307,7 +310,7 @@ class Mapper:
     def _is_same(self, field: ParquetField, column: Column, entries: Entries | None) -> bool:
         """Tell whether only types may differ: fields, names and their order are all the same."""
         if not column.is_nested:
-            return True
+            return not is_rounded(field.duckdb_type, column)
         if len(field.children) != len(column.children):
             return False
         for found, child in zip(field.children, column.children, strict=True):

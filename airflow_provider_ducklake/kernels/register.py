@@ -275,6 +275,7 @@ def _leaf_statistics(match: ColumnMatch) -> tuple[ColumnStatistics, ...]:
                 null_count=stats.null_count,
                 min_value=stats.min_value if bounded else None,
                 max_value=stats.max_value if bounded else None,
+                extra_stats=stats.extra_stats,
             )
         )
     return tuple(found)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from airflow_provider_ducklake.kernels.shredding import Inside, holds_null, shredded_columns
 from airflow_provider_ducklake.lake.columns import Column
+from airflow_provider_ducklake.lake.extra_statistics import EDGES, Extent
+from airflow_provider_ducklake.lake.shredded import ShreddedField, in_list, to_json
 from airflow_provider_ducklake.lake.statistics import ColumnStatistics
 from airflow_provider_ducklake.lake.types import (
     FLOATING,
@@ -51,10 +53,9 @@ def _leaves(
     for column in columns:
         for path, leaf in _leaf_paths(column, (column.name,)):
             if leaf.type == "variant":
-                # It is shredded differently in every file: bounds of its parts are not its own.
-                parts = [e for key, e in found.items() if key[: len(path)] == path]
-                sizes = [int(e["column_size_bytes"]) for e in parts if "column_size_bytes" in e]
-                yield ColumnStatistics(leaf.column_id, size_bytes=sum(sizes) if sizes else None)
+                start = len(path)
+                inside = {key[start:]: e for key, e in found.items() if key[:start] == path}
+                yield _variant_statistics(leaf, inside)
             elif path in found:
                 statistics = _leaf_statistics(leaf, found[path])
                 yield _repeated(statistics) if _is_repeated(column, leaf) else statistics
@@ -108,6 +109,39 @@ def _leaf_statistics(leaf: Column, entries: Mapping[str, str]) -> ColumnStatisti
     )
 
 
+def _variant_statistics(leaf: Column, inside: Inside) -> ColumnStatistics:
+    sizes = [int(e["column_size_bytes"]) for e in inside.values() if "column_size_bytes" in e]
+    metadata = inside.get(("metadata",), {})
+    complete = metadata.get("null_count") == "0" and holds_null(inside) is False
+    fields = (_field(*column) for column in shredded_columns(inside))
+    return ColumnStatistics(
+        leaf.column_id,
+        size_bytes=sum(sizes) if sizes else None,
+        value_count=_integer(metadata.get("num_values")) if complete else None,
+        null_count=0 if complete else None,
+        extra_stats=to_json(fields),
+    )
+
+
+def _field(path: str, kind: str, entries: Mapping[str, str]) -> ShreddedField:
+    """Return a field's statistics by the rules for a column of its type."""
+    leaf = Column(0, path, kind)
+    statistics = _leaf_statistics(leaf, entries)
+    if in_list(path):
+        statistics = _repeated(statistics)
+    values, nulls = statistics.value_count, statistics.null_count
+    return ShreddedField(
+        path,
+        kind,
+        size_bytes=statistics.size_bytes or 0,
+        num_values=None if values is None or nulls is None else values + nulls,
+        null_count=nulls,
+        min_value=statistics.min_value,
+        max_value=statistics.max_value,
+        contains_nan=statistics.contains_nan,
+    )
+
+
 def _bound(leaf: Column, text: str | None) -> str | None:
     if text is None or leaf.type not in TEXT_ORDERED:
         return text
@@ -117,21 +151,14 @@ def _bound(leaf: Column, text: str | None) -> str | None:
 
 
 def _geometry_json(entries: Mapping[str, str]) -> str | None:
-    """Return bounding box and types as the reference spells them, but with exact numbers.
-
-    Source: storage/statistics/ducklake_geo_stats.cpp; it rounds to six digits, which can shrink the
-    box, and its reader takes a number without a decimal point for zero.
-    """
-    types = entries.get("geo_types")
-    if types is None:
+    """Return bounding box and types; of nothing but NULL an empty box, which is right too."""
+    types = entries.get("geo_types", "")
+    names = (name.strip() for name in types.strip("[]").split(","))
+    edges = (float(v) if (v := entries.get(f"bbox_{e}")) else None for e in EDGES)
+    extent = Extent(tuple(edges), frozenset(name for name in names if name))
+    if not types and entries.get("null_count") != entries.get("num_values"):
         return None
-    edges = [axis + end for axis in "xyzm" for end in ("min", "max")]
-    box = {e: float(v) if (v := entries.get(f"bbox_{e}")) else None for e in edges}
-    names = sorted(name.strip() for name in types.strip("[]").split(",") if name.strip())
-    try:
-        return json.dumps({"bbox": box, "types": names}, allow_nan=False)
-    except ValueError:  # an infinite or undefined edge bounds nothing
-        return None
+    return extent.to_json() if extent.is_known else None
 
 
 def _integer(text: str | None) -> int | None:

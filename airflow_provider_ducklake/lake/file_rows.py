@@ -17,6 +17,7 @@ from airflow_provider_ducklake.lake.model import (
     WrittenFile,
 )
 from airflow_provider_ducklake.lake.paths import relative_to
+from airflow_provider_ducklake.lake.shredded import ShreddedField, from_json
 
 # Everything that describes a data file and leaves with it.
 _OF_A_DATA_FILE = (
@@ -69,7 +70,7 @@ class NewDeleteFile:
 def add_data_files(writer: SnapshotWriter, table: Table, files: Sequence[NewDataFile]) -> list[int]:
     """Insert the rows of new data files; return their ids in the same order."""
     mappings = _mapping_ids(writer, table, [new.file.name_map for new in files])
-    ids, data, stats, values = [], [], [], []
+    ids, data, stats, shredded, values = [], [], [], [], []
     for new, mapping_id in zip(files, mappings, strict=True):
         file, file_id = new.file, writer.new_file_id()
         ids.append(file_id)
@@ -97,13 +98,22 @@ def add_data_files(writer: SnapshotWriter, table: Table, files: Sequence[NewData
         for s in file.statistics:
             counts = (s.size_bytes, s.value_count, s.null_count)
             bounds = (s.min_value, s.max_value, s.contains_nan, s.extra_stats)
-            stats.append((file_id, table.table_id, s.column_id, *counts, *bounds))
+            of_column = (file_id, table.table_id, s.column_id)
+            stats.append((*of_column, *counts, *bounds))
+            shredded += [(*of_column, *_shredded_row(f)) for f in from_json(s.extra_stats)]
         for index, value in enumerate(file.partition_values):
             values.append((file_id, table.table_id, index, value))
     writer.session.insert("ducklake_data_file", data)
     writer.session.insert("ducklake_file_column_stats", stats)
+    writer.session.insert("ducklake_file_variant_stats", shredded)
     writer.session.insert("ducklake_file_partition_value", values)
     return ids
+
+
+def _shredded_row(field: ShreddedField) -> tuple[str | int | bool | None, ...]:
+    counts = (field.size_bytes, field.value_count, field.null_count)
+    bounds = (field.min_value, field.max_value, field.contains_nan, None)
+    return (field.path, field.shredded_type, *counts, *bounds)
 
 
 def add_delete_files(writer: SnapshotWriter, table: Table, files: Sequence[NewDeleteFile]) -> None:

@@ -84,7 +84,7 @@ def merge_into_table(
     parts = [_of_file(s) if s else None for s in files]
     if current is not None:
         parts.insert(0, _of_table(current))
-    contains_null = _any([part.contains_null if part else None for part in parts])
+    contains_null = contains_null_of(current, files)
     contains_nan = None
     if column.type in FLOATING:
         contains_nan = _any([part.contains_nan if part else None for part in parts])
@@ -92,6 +92,14 @@ def merge_into_table(
     lower = bound_of(column.type, [p.min_value if p else None for p in bounded], smallest=True)
     upper = bound_of(column.type, [p.max_value if p else None for p in bounded], smallest=False)
     return TableColumnStatistics(column.column_id, contains_null, contains_nan, lower, upper)
+
+
+def contains_null_of(
+    current: TableColumnStatistics | None, files: Sequence[ColumnStatistics | None]
+) -> bool | None:
+    """Tell whether a table and more files hold any NULL of a column; None is unknown."""
+    parts = [_of_file(s).contains_null if s else None for s in files]
+    return _any([current.contains_null, *parts] if current is not None else parts)
 
 
 def bound_of(type_name: str, values: Iterable[str | None], *, smallest: bool) -> str | None:

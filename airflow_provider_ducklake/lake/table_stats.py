@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
-from airflow_provider_ducklake.lake.columns import Column, leaves
+from airflow_provider_ducklake.lake.columns import leaves
 from airflow_provider_ducklake.lake.database import Session
+from airflow_provider_ducklake.lake.extra_statistics import EXTRA_TYPES, merge_extra_into_table
 from airflow_provider_ducklake.lake.model import Table
 from airflow_provider_ducklake.lake.statistics import (
     ColumnStatistics,
     TableColumnStatistics,
     merge_into_table,
 )
-
-_EXTRA: Final = frozenset({"geometry", "variant"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +71,19 @@ def add_rows(
     by_file = [{s.column_id: s for s in of_file} for of_file in files]
     current = read_column_statistics(session, table.table_id) if statistics.exists else {}
     merged, unknown, first_values = [], [], {}
-    for column in _with_bounds(session, table):
+    for column in leaves(table.columns):
         # A column added after the first rows has no row here: old rows hold its default.
         known = current.get(column.column_id)
         if statistics.exists and known is None:
             continue
         per_file = [of_file.get(column.column_id) for of_file in by_file]
+        if column.type in EXTRA_TYPES:
+            extra = merge_extra_into_table(column, known, per_file)
+            if extra is None:
+                unknown.append(column.column_id)
+            else:
+                merged.append(extra)
+            continue
         result = merge_into_table(column, known, per_file)
         has_values = any(part is None or not part.is_only_null for part in per_file)
         if has_values and None in (result.min_value, result.max_value):
@@ -162,22 +167,6 @@ def read_file_statistics(
             ColumnStatistics(int(column_id), size, values, nulls, low, high, _flag(nan), extra)
         )
     return found
-
-
-def _with_bounds(session: Session, table: Table) -> Iterator[Column]:
-    """Yield the leaf columns whose statistics are kept, and forget those of the others.
-
-    What a table says of a geometry or variant column it says in `extra_stats`. A row without any
-    would be read as an empty box; no row at all is read as unknown, which is right.
-    """
-    for column in leaves(table.columns):
-        if column.type not in _EXTRA:
-            yield column
-            continue
-        session.execute(
-            "DELETE FROM {ducklake_table_column_stats} WHERE table_id = ? AND column_id = ?",
-            (table.table_id, column.column_id),
-        )
 
 
 def _write_counters(session: Session, table_id: int, statistics: TableStatistics) -> None:

@@ -16,7 +16,11 @@ from tests.support.lakes import CatalogRows, LakeUnderTest, catalog_rows
 
 _FILES = ("ducklake_data_file", "ducklake_delete_file")
 # Tables whose rows belong to a data file, and have to leave with it.
-_OF_DATA_FILES = ("ducklake_file_column_stats", "ducklake_file_partition_value")
+_OF_DATA_FILES = (
+    "ducklake_file_column_stats",
+    "ducklake_file_variant_stats",
+    "ducklake_file_partition_value",
+)
 
 
 def referenced_files(lake: LakeUnderTest) -> set[str]:
@@ -146,6 +150,9 @@ def _data_files(rows: CatalogRows) -> Iterator[str]:
         "statistics",
         ((r["data_file_id"], r["column_id"]) for r in rows["ducklake_file_column_stats"]),
     )
+    fields = rows["ducklake_file_variant_stats"]
+    keys = ((r["data_file_id"], r["column_id"], r["variant_path"]) for r in fields)
+    yield from _repeated("statistics of a field", keys)
     yield from _repeated("table statistics", (r["table_id"] for r in rows["ducklake_table_stats"]))
 
 

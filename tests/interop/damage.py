@@ -197,8 +197,11 @@ REPAIRABLE: Final = (
             "contains_nan, min_value, max_value, extra_stats) SELECT table_id, column_id, "
             "contains_null, contains_nan, min_value, max_value, extra_stats "
             "FROM ducklake_table_column_stats WHERE table_id = P",
+            "INSERT INTO ducklake_file_variant_stats (data_file_id, table_id, column_id, "
+            "variant_path, shredded_type) SELECT f.data_file_id, f.table_id, 1, 'root', 'int32' "
+            "FROM ducklake_data_file f, (VALUES (1), (2)) AS twice WHERE f.data_file_id = FILE",
         ),
-        rows=4,
+        rows=5,
     ),
     Damage(
         "stray_inlined_table",

@@ -8,10 +8,10 @@ import duckdb
 import pytest
 
 from airflow_provider_ducklake.kernels.file_schema import scan_sql
+from airflow_provider_ducklake.kernels.projection import project
 from airflow_provider_ducklake.lake.columns import parse_columns
-from airflow_provider_ducklake.lake.errors import (
-    BadInput,
-)
+from airflow_provider_ducklake.lake.errors import BadInput
+from tests.kernels.reading import data_file, read_columns
 from tests.kernels.writer import DEFAULTS, Writer
 
 INEXACT = [
@@ -76,3 +76,33 @@ def test_what_parquet_can_hold_goes_in(
     ).fetchall()
     assert found[0][0] == found[0][1]
     assert found[1][0] is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "field_ids"),
+    [
+        ("int128", "v", "1"),
+        ("int128[]", "[NULL, v]", "{__duckdb_field_id: 1, element: 2}"),
+        ("struct(a int128)", "{'a': v}", "{__duckdb_field_id: 1, a: 2}"),
+        ("map(varchar, int128)", "MAP {'k': v}", "{__duckdb_field_id: 1, key: 2, value: 3}"),
+    ],
+)
+def test_what_only_a_stock_file_can_hold_is_named(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, kind: str, value: str, field_ids: str
+) -> None:
+    """The reference writes the least 128-bit integer as a DOUBLE that nobody reads again."""
+    columns = parse_columns(f"x {kind}")
+    path = str(tmp_path / "f.parquet")
+
+    def read(integer: int) -> str:
+        connection.execute(
+            f"COPY (SELECT {value} AS x FROM (SELECT '{integer}'::HUGEINT AS v) UNION ALL "
+            f"SELECT NULL) TO '{path}' (FORMAT parquet, FIELD_IDS {{x: {field_ids}}})"
+        )
+        projection = project(connection, data_file(path), path, columns)
+        return str(read_columns(connection, projection))
+
+    assert str(-(2**126)) in read(-(2**126))
+    named = r"column .* holds .* delete the row, .*; value -1.7014118346046923e\+38"
+    with pytest.raises(duckdb.InvalidInputException, match=named):
+        read(-(2**127))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import duckdb
@@ -21,7 +22,13 @@ from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.model import WrittenFile
 from airflow_provider_ducklake.lake.types import widens
-from tests.kernels.registration import SETTINGS, plain_connection, statistics
+from tests.kernels.registration import (
+    SETTINGS,
+    Files,
+    inspect_file,
+    plain_connection,
+    statistics,
+)
 
 
 @pytest.fixture(scope="module")
@@ -163,3 +170,26 @@ def _check_statistics(
 
 def _typed(leaf: Column, text: str | None) -> object:
     return bytes.fromhex(text) if leaf.type == "blob" and text is not None else text
+
+
+@pytest.mark.parametrize(
+    ("values", "least"),
+    [
+        (("POINT (1 2)", "LINESTRING Z (0 0 0.5, 9 9 9)"), "0.000000"),
+        (("POINT EMPTY", "POINT (7 7)"), "5.000000"),
+        (("POINT (1 2)", "POINT (inf 3)"), None),
+    ],
+)
+def test_the_box_of_a_geometry_is_what_all_row_groups_tell(
+    tmp_path: Path, values: tuple[str, ...], least: str | None
+) -> None:
+    """DuckDB tells of no edge where one would be infinite."""
+    rows = " UNION ALL ".join(f"SELECT '{value}'::GEOMETRY" for value in values)
+    path = Files(tmp_path).sql(
+        "SELECT 'POINT (5 5)'::GEOMETRY AS g FROM range(2048) UNION ALL SELECT NULL UNION ALL "
+        + rows,
+        options=", ROW_GROUP_SIZE 2048, GEOPARQUET_VERSION 'NONE'",
+    )
+    extra = inspect_file(path, "g geometry").statistics[0].extra_stats
+    assert (extra is None) == (least is None)
+    assert least is None or f'"xmin": {least}' in str(extra)

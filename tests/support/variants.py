@@ -149,3 +149,10 @@ def _container(data: bytes, at: int, names: Sequence[str]) -> Any:
     starts = [take(width) for _ in range(count + 1)]
     items = [_decode(data, at + start, names) for start in starts[:-1]]
     return {names[i]: item for i, item in zip(ids, items, strict=True)} if is_object else items
+
+
+def as_spark_holds(table: pa.Table) -> pa.Table:
+    """Return a table whose column `v` is DuckDB's pair of a VARIANT with the pair Spark has."""
+    found = table["v"].combine_chunks()
+    parts = [found.field(field.name) for field in PAIR]
+    return pa.table({"v": pa.StructArray.from_arrays(parts, fields=list(PAIR))})

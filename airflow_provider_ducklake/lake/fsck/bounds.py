@@ -8,6 +8,7 @@ from typing import Final
 from airflow_provider_ducklake.lake.columns import Column, leaves
 from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.expiry import unreached
+from airflow_provider_ducklake.lake.extra_statistics import EXTRA_TYPES, exceeds
 from airflow_provider_ducklake.lake.fsck.findings import Finding
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.model import Table
@@ -78,6 +79,9 @@ def _missing(
         return "no NULL, but a file holds one"
     if known.contains_nan is False and any(file.contains_nan for file in files):
         return "no NaN, but a file holds one"
+    if column.type in EXTRA_TYPES:
+        told = (exceeds(column, known.extra_stats, file.extra_stats) for file in files)
+        return next(filter(None, told), None)
     lows = [file.min_value for file in files if file.min_value is not None]
     highs = [file.max_value for file in files if file.max_value is not None]
     if known.min_value is None and known.max_value is None:

@@ -102,6 +102,14 @@ DELETE_CHECKS: Final = (
     ),
     Check(
         "statistics_twice",
+        "SELECT table_id, data_file_id, column_id, variant_path, count(*) "
+        "FROM {ducklake_file_variant_stats} "
+        "GROUP BY table_id, data_file_id, column_id, variant_path HAVING count(*) > 1",
+        "field {3} of column {2} of data file {1} has {4} rows in ducklake_file_variant_stats",
+        ids=2,
+    ),
+    Check(
+        "statistics_twice",
         "SELECT table_id, column_id, count(*) FROM {ducklake_table_column_stats} "
         "GROUP BY table_id, column_id HAVING count(*) > 1",
         "column {1} of the table has {2} rows in ducklake_table_column_stats",

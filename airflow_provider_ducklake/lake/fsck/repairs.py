@@ -222,6 +222,10 @@ def _statistics_twice(session: Session, data_path: str, change: bool) -> int:
         _equal_rows(session, table, keys, change)
         for table, keys in (
             ("ducklake_file_column_stats", ("data_file_id", "column_id", "table_id")),
+            (
+                "ducklake_file_variant_stats",
+                ("data_file_id", "column_id", "table_id", "variant_path"),
+            ),
             ("ducklake_table_column_stats", ("table_id", "column_id")),
         )
     )

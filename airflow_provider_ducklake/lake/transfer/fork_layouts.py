@@ -178,6 +178,7 @@ def _keep_reachable(found: dict[str, Rows]) -> None:
     narrowed: Mapping[str, tuple[str, set[Any]]] = {
         "ducklake_tag": ("object_id", tables | views),
         "ducklake_file_column_stats": ("data_file_id", files),
+        "ducklake_file_variant_stats": ("data_file_id", files),
         "ducklake_file_partition_value": ("data_file_id", files),
         "ducklake_name_mapping": ("mapping_id", mappings),
         "ducklake_macro_impl": ("macro_id", macros),

@@ -74,6 +74,30 @@ def test_rows_merged_by_key(sqlite_judge: Judge) -> None:
     assert repr(_read(judge)) == repr({0: None, **dict(enumerate(changes[1:], 1))})
 
 
+@pytest.mark.parametrize("default", ["42", "'x'", "'{\"a\": 1}'", "NULL"])
+def test_a_default_is_what_the_reference_makes_of_it(sqlite_judge: Judge, default: str) -> None:
+    """It keeps any literal as text, and gives new rows a VARIANT of that text."""
+    judge = sqlite_judge
+    judge.client.set_option("data_inlining_row_limit", 0)
+    judge.client.sql(f"CREATE TABLE t (id BIGINT, v VARIANT DEFAULT {default})")
+    judge.client.sql("INSERT INTO t (id) VALUES (1)")
+    judge.client.make_way()
+    ids = pa.RecordBatch.from_pydict({"id": [2]})
+    write(judge.lake, "t", [[ids]], StructType(ROW.fields[:1]), allow_missing="true")
+    [(_, *by_stock), (_, *by_us)] = judge.client.sql(
+        "SELECT id, v::VARCHAR, variant_typeof(v) FROM t ORDER BY id"
+    )
+    assert by_us == by_stock
+
+
+def test_a_default_that_is_computed_is_refused(sqlite_judge: Judge) -> None:
+    judge = sqlite_judge
+    judge.client.sql("CREATE TABLE t (id BIGINT, v VARIANT DEFAULT {'a': 1}::VARIANT)")
+    ids = pa.RecordBatch.from_pydict({"id": [2]})
+    with pytest.raises(BadInput, match=r"column 'v' of .* defaults to an expression"):
+        write(judge.lake, "t", [[ids]], StructType(ROW.fields[:1]), allow_missing="true")
+
+
 def test_inside_other_types(sqlite_judge: Judge) -> None:
     """No client can write them there: both ways are refused."""
     judge = sqlite_judge
