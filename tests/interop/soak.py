@@ -38,7 +38,7 @@ FORKS = multiprocessing.get_context("fork")
 Rows = dict[int, int]  # id -> v, as a writer knows it committed them
 # Another was first; or the clean-up, which waits for nobody here, removed what was being read.
 _BEATEN = (CommitConflict, CatalogUnavailable, StorageError)
-_WHY_BEATEN = ("plan again", "race", "No such file", "No files found")
+_WHY_BEATEN = ("again", "race", "No such file", "No files found")
 _COMPACTION: tuple[tuple[str, dict[str, str]], ...] = (
     ("merge_adjacent_files", {}),
     ("flush_inlined_data", {}),
