@@ -1,8 +1,8 @@
 """Random histories: a stock client and our operations in any order, judged after every step.
 
 Without being asked for more, 300 in all, always the same. DUCKLAKE_HISTORIES says how many on each
-kind of lake, DUCKLAKE_HISTORIES_FROM the number of the first: the same numbers are the same
-histories, so many can be run in parts. Without it they are other ones every time.
+kind of lake, DUCKLAKE_HISTORIES_FROM the number of the first: a hundred from the same number are
+the same ones again, so many can be run in parts. Without it they are other ones every time.
 """
 
 from __future__ import annotations
