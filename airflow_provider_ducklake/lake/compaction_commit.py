@@ -44,7 +44,9 @@ def commit_merge(
         _require_same(writer, plan.table, inputs)
         removed = remove_data_files(writer.session, (file.data_file_id for file in inputs))
         if removed not in (-1, len(inputs)):
-            raise CommitConflict(f"{plan.table.full_name}: inputs of the merge went meanwhile")
+            raise CommitConflict(
+                f"{plan.table.full_name}: inputs of the merge went meanwhile; plan again"
+            )
         objects = [(file.data_file_id, file.path) for file in inputs]
         schedule_objects(writer.session, data_path, objects, writer.now)
         new = [_merged(group, output) for group, output in outputs]

@@ -160,7 +160,9 @@ def commit_expiry(
         check_format(options, lake)
         newest = session.value("SELECT max(snapshot_id) FROM {ducklake_snapshot}")
         if newest in ids:
-            raise CommitConflict(f"{lake}: snapshot {newest} is the newest now and has to stay")
+            raise CommitConflict(
+                f"{lake}: snapshot {newest} is the newest now and has to stay; plan again"
+            )
         found = session.rows_in(
             "SELECT snapshot_id FROM {ducklake_snapshot} WHERE snapshot_id IN (??)", ids
         )

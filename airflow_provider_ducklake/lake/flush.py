@@ -224,9 +224,13 @@ def commit_flushed_deletes(
         planned = {part.data_file.data_file_id: part.data_file for part, _ in outputs}
         for file in read_files(session, table, planned, writer.head.snapshot_id):
             if planned.pop(file.data_file_id) != file:
-                raise CommitConflict(f"deletes of {table.full_name} changed while the job ran")
+                raise CommitConflict(
+                    f"deletes of {table.full_name} changed while the job ran; plan again"
+                )
         if planned:
-            raise CommitConflict(f"data files of {table.full_name} were replaced meanwhile")
+            raise CommitConflict(
+                f"data files of {table.full_name} were replaced meanwhile; plan again"
+            )
         merged = [old for part, _ in outputs for old in part.data_file.delete_files]
         session.execute_in(
             "DELETE FROM {ducklake_delete_file} WHERE delete_file_id IN (??)",

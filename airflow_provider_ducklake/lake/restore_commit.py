@@ -244,7 +244,9 @@ def _replace_deletes(
         (delete.delete_file_id for delete in old),
     )
     if removed not in (-1, len(old)):
-        raise CommitConflict(f"{table.full_name}: delete files went while the restore was made")
+        raise CommitConflict(
+            f"{table.full_name}: delete files went while the restore was made; plan again"
+        )
     objects = [(delete.delete_file_id, delete.path) for delete in old]
     schedule_objects(writer.session, data_path, objects, writer.now)
     ids = [change.last.data_file_id]

@@ -112,6 +112,8 @@ def widen_field(writer: Writer, table: str, seed: int) -> bool:
     )
     shape[place.column] = changed.sql_type
     writer.judge.alter(table, f'ALTER COLUMN "{place.column}" TYPE {changed.sql_type}')
+    writer.retyped = True
+    writer.forget_bounds()
     return True
 
 

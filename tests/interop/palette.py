@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from uuid import UUID
@@ -141,18 +142,28 @@ def pairs(rows: Iterable[Sequence[Any]]) -> list[list[Pair]]:
 
 def arrow_table(types: Mapping[str, str], rows: Sequence[Sequence[Pair]]) -> pa.Table:
     """Return rows as an Arrow table with the given column names and DuckDB types."""
-    with duckdb.connect(":memory:") as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        return connection.sql(_select(types, rows)).to_arrow_table()
+    with _session() as session:
+        return session.sql(_select(types, rows)).to_arrow_table()
 
 
 def write_parquet(path: Path, types: Mapping[str, str], rows: Sequence[Sequence[Pair]]) -> None:
     """Write rows to a Parquet file without field ids, as other software does."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with duckdb.connect(":memory:") as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with _session() as session:
         target = quote_literal(str(path))
-        connection.execute(f"COPY ({_select(types, rows)}) TO {target} (FORMAT parquet)")
+        session.execute(f"COPY ({_select(types, rows)}) TO {target} (FORMAT parquet)")
+
+
+@cache
+def _instance() -> duckdb.DuckDBPyConnection:
+    # To start one takes as long as a dozen statements.
+    instance = duckdb.connect(":memory:", config={"threads": 1})
+    instance.execute("SET GLOBAL TimeZone = 'UTC'")
+    return instance
+
+
+def _session() -> duckdb.DuckDBPyConnection:
+    return _instance().cursor()
 
 
 def _select(types: Mapping[str, str], rows: Sequence[Sequence[Pair]]) -> str:

@@ -40,7 +40,9 @@ def questions(
             continue
         name = quote_identifier(column)
         values = Counter(row[at] for row in table.rows.values())
-        yield "count(*)", f"{name} IS NULL", [], values.pop(None, 0)
+        # Of what is not there nothing can be hidden.
+        if nulls := values.pop(None, 0):
+            yield "count(*)", f"{name} IS NULL", [], nulls
         # Nested values, and floats that are no numbers, have no order here. The reference loses
         # blobs by itself: it writes their bounds in one spelling and reads them in another.
         if len(kinds := {type(value) for value in values}) != 1 or kinds & {tuple, float, bytes}:

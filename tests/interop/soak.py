@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -26,13 +28,17 @@ from tests.support.reference import ReferenceClient
 
 TABLE = "main.t"
 RANGE = 1_000_000  # ids of one writer
+# A merge by key has to read the table, and to commit, between two rounds of upkeep.
+PAUSE = 1.0  # seconds
 # After each, the client leaves a connection to PostgreSQL open until its process ends, whatever
-# becomes of the session; the server has a hundred for all.
+# becomes of the session; the server has a hundred for all. So another process goes on.
 REFUSALS = 30
+# Of a process that has only imported, and waits.
+FORKS = multiprocessing.get_context("fork")
 Rows = dict[int, int]  # id -> v, as a writer knows it committed them
 # Another was first; or the clean-up, which waits for nobody here, removed what was being read.
 _BEATEN = (CommitConflict, CatalogUnavailable, StorageError)
-_WHY_BEATEN = ("plan again", "race", "No such file", "No files found")
+_WHY_BEATEN = ("again", "race", "No such file", "No files found")
 _COMPACTION: tuple[tuple[str, dict[str, str]], ...] = (
     ("merge_adjacent_files", {}),
     ("flush_inlined_data", {}),
@@ -45,47 +51,84 @@ _CLEANING: tuple[tuple[str, dict[str, str]], ...] = (
 )
 
 
+@dataclass(slots=True)
+class StockWriting:
+    """What a stock writer hands on to its next process.
+
+    Attributes:
+        number: Which writer; says whose ids are its own.
+        chance: Decides what is done.
+        rows: What it committed.
+        following: The next id.
+        done: Statements by kind.
+    """
+
+    number: int
+    chance: random.Random
+    rows: Rows
+    following: int
+    done: Counter[str]
+
+    @classmethod
+    def beginning(cls, number: int) -> StockWriting:
+        """Return what a writer knows that has done nothing."""
+        return cls(number, random.Random(number), {}, number * RANGE, Counter())
+
+    def statement(self) -> tuple[str, str, Rows]:
+        """Return the kind of what is done next, its SQL, and what is there if it succeeds."""
+        first, mine = self.number * RANGE, dict(self.rows)
+        kind = self.chance.choice(("insert", "insert", "delete", "update"))
+        if kind == "insert":
+            # Some stay in the catalog, others become a file.
+            number = self.chance.choice((1, 3, 30))
+            new = {self.following + i: self.chance.randrange(100) for i in range(number)}
+            self.following += number
+            values = ", ".join(f"({key}, {value})" for key, value in new.items())
+            return kind, f"INSERT INTO {TABLE} VALUES {values}", mine | new
+        rest = self.chance.randrange(5)
+        chosen = {key for key in mine if key % 5 == rest}
+        where = f"id BETWEEN {first} AND {first + RANGE - 1} AND id % 5 = {rest}"
+        if kind == "delete":
+            left = {key: value for key, value in mine.items() if key not in chosen}
+            return kind, f"DELETE FROM {TABLE} WHERE {where}", left
+        changed = {key: mine[key] + 1000 for key in chosen}
+        return kind, f"UPDATE {TABLE} SET v = v + 1000 WHERE {where}", mine | changed
+
+
 def stock_writer(
     location: CatalogLocation, number: int, seconds: float, answer: Connection
 ) -> None:
     """Insert, delete and update rows of a range of ids by a stock client; tell what is there."""
+    writing, end = StockWriting.beginning(number), time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        ours, theirs = FORKS.Pipe(duplex=False)
+        process = FORKS.Process(target=_write_by_stock, args=(location, writing, left, theirs))
+        process.start()
+        theirs.close()
+        writing = ours.recv()
+        process.join(60)
+    answer.send((writing.rows, writing.done))
+
+
+def _write_by_stock(
+    location: CatalogLocation, writing: StockWriting, seconds: float, answer: Connection
+) -> None:
     client = ReferenceClient(location.attach_string, metadata_schema=location.metadata_schema)
-    chance, rows, following = random.Random(number), Rows(), number * RANGE
-    statements: Counter[str] = Counter()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and statements["refused"] < REFUSALS:
-        kind = chance.choice(("insert", "insert", "delete", "update"))
-        mine = dict(rows)
-        if kind == "insert":
-            # Some stay in the catalog, others become a file.
-            new = {following + i: chance.randrange(100) for i in range(chance.choice((1, 3, 30)))}
-            following += len(new)
-            mine |= new
-            values = ", ".join(f"({key}, {value})" for key, value in new.items())
-            statement = f"INSERT INTO {TABLE} VALUES {values}"
-        else:
-            rest = chance.randrange(5)
-            chosen = [key for key in mine if key % 5 == rest]
-            where = (
-                f"id BETWEEN {number * RANGE} AND {number * RANGE + RANGE - 1} AND id % 5 = {rest}"
-            )
-            if kind == "delete":
-                statement = f"DELETE FROM {TABLE} WHERE {where}"
-                mine = {key: value for key, value in mine.items() if key not in chosen}
-            else:
-                statement = f"UPDATE {TABLE} SET v = v + 1000 WHERE {where}"
-                mine |= {key: mine[key] + 1000 for key in chosen}
+    end, refused = time.monotonic() + seconds, 0
+    while time.monotonic() < end and refused < REFUSALS:
+        kind, statement, rows = writing.statement()
         try:
             client.sql(statement)
         except duckdb.Error:
             # Beaten by another commit, or by a clean-up of what it was reading: not done.
-            statements["refused"] += 1
+            refused += 1
+            writing.done["refused"] += 1
             client.forget()
             continue
-        rows = mine
-        statements[kind] += 1
+        writing.rows = rows
+        writing.done[kind] += 1
     client.close()
-    answer.send((rows, statements))
+    answer.send(writing)
 
 
 def our_writer(location: CatalogLocation, number: int, seconds: float, answer: Connection) -> None:
@@ -126,6 +169,7 @@ def compactor(location: CatalogLocation, number: int, seconds: float, answer: Co
     while time.monotonic() < end:
         for name, options in _COMPACTION:
             _keep_up(lake, name, options, done)
+        time.sleep(PAUSE)
     answer.send(({}, done))
 
 
@@ -151,6 +195,7 @@ def cleaner(location: CatalogLocation, number: int, seconds: float, answer: Conn
         _keep_up(lake, "delete_orphaned_files", {"max_fraction": "1"}, done)
         done["orphans swept"] += not orphan.exists()
         orphan.unlink(missing_ok=True)
+        time.sleep(PAUSE)
     answer.send(({}, done))
 
 

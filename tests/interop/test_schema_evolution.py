@@ -50,6 +50,7 @@ def _run(judge: Judge, rounds: list[tuple[str, str, str, int]]) -> None:
                 writer.write(rows, 0, seed)
             writer.write(change, 0, seed)
         judge.check()
+        writer.forget_bounds()
         if operation in OPERATIONS:
             maintainer.run(operation, seed)
     # In the end all that may be one file becomes one, and a stock client goes on with it.

@@ -35,6 +35,7 @@ class Maintainer:
         self.writer.remember()
         OPERATIONS[name](self, seed)
         self.writer.remember()
+        self.writer.forget_bounds()
         self.judge.check_catalog()
 
     def _tables(self, seed: int) -> list[str]:

@@ -36,6 +36,7 @@ class Writer:
         identities: A number of each table that stays with it when it is renamed.
         past: What was known at snapshots.
         statements: What can be written; by default `STATEMENTS`.
+        retyped: Whether a column, or a field, has ever had another type.
     """
 
     judge: Judge
@@ -45,6 +46,7 @@ class Writer:
     identities: dict[str, int] = field(default_factory=dict)
     past: dict[int, Shapes] = field(default_factory=dict)
     statements: Mapping[str, Callable[[Writer, str, int], bool]] = field(default_factory=dict)
+    retyped: bool = False
     _next_key: int = 0
     _next_name: int = 0
 
@@ -242,7 +244,19 @@ class Writer:
         name = names[seed % len(names)]
         shape[name] = WIDER[shape[name]]
         self.judge.alter(table, f'ALTER COLUMN "{name}" TYPE {shape[name]}')
+        self.retyped = True
+        self.forget_bounds()
         return True
+
+    def forget_bounds(self) -> None:
+        """Let the client begin a new session where the type of a column has changed.
+
+        Fault of the reference: it goes on with a table's bounds as the type it read them for
+        first, be it in an older snapshot; where a new value does not fit that, they are lost, and
+        then narrowed to the rows that come next.
+        """
+        if self.retyped:
+            self.judge.client.release()
 
     def partition(self, table: str, seed: int) -> bool:
         """SET PARTITIONED BY one or two keys."""

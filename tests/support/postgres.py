@@ -66,7 +66,8 @@ def running_postgres() -> Iterator[PostgresServer]:
         The server, ready for connections.
     """
     # Not below pytest's tmp_path: the path of a Unix socket may have some hundred characters only.
-    home = Path(tempfile.mkdtemp(prefix="lake-pg-"))
+    memory = Path("/dev/shm")
+    home = Path(tempfile.mkdtemp(prefix="lake-pg-", dir=memory if memory.is_dir() else None))
     try:
         process = get_server(home / "data", cleanup_mode="delete")
         try:

@@ -107,7 +107,9 @@ def _commit(
         paths = [file.path for file in files]
         now = plan_registration(writer.session, table, paths, data_path)
         if now.already:
-            raise CommitConflict(f"{now.already[0]} was registered by another job meanwhile")
+            raise CommitConflict(
+                f"{now.already[0]} was registered by another job meanwhile; run it again"
+            )
 
     info = job.info_for(table.full_name)
     commit = append_files(job.lake, table, files, validate=still_new, info=info)
