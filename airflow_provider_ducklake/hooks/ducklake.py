@@ -32,6 +32,7 @@ from airflow_provider_ducklake.version_compat import mask_secret
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from airflow.sdk import Connection
     from duckdb import DuckDBPyConnection
 
     from airflow_provider_ducklake.hooks._connection import LakeConnection
@@ -87,6 +88,19 @@ class DuckLakeHook(DbApiHook):
         self.catalog_url: str | None = kwargs.get("catalog_url")
 
     @classmethod
+    def of(cls, connection: Connection, **kwargs: Any) -> DuckLakeHook:
+        """Return the hook for a connection that was looked up already.
+
+        Args:
+            connection: The Airflow connection.
+            **kwargs: See `__init__`.
+        """
+        hook = cls(connection.conn_id, **kwargs)
+        # The property's setter would look the connection up to compare them.
+        hook._connection = connection
+        return hook
+
+    @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
         """Return the form's extra fields, for Airflow before 3.2; later ones read provider info."""
         return form_widgets(conn_fields())
@@ -135,8 +149,11 @@ class DuckLakeHook(DbApiHook):
 
         return StorageOptions(dict(self.fields.storage))
 
-    def lake(self) -> Lake:
+    def lake(self, lock_timeout: float = 60.0) -> Lake:
         """Return the lake itself, to read its snapshots, tables and options; nothing is opened yet.
+
+        Args:
+            lock_timeout: Seconds to wait for a catalog that another client holds.
 
         Example:
             >>> DuckLakeHook("ducklake_default").lake().head().snapshot_id  # doctest: +SKIP
@@ -147,7 +164,7 @@ class DuckLakeHook(DbApiHook):
         """
         from airflow_provider_ducklake.lake.lake import Lake
 
-        return Lake.open(self.location(), storage=self.storage_options())
+        return Lake.open(self.location(), storage=self.storage_options(), lock_timeout=lock_timeout)
 
     def store(self) -> CatalogStore:
         """Return the shared store the connection's database holds: its catalogs come and go there.
