@@ -59,7 +59,7 @@ class PolledLake:
         """
         self._conn_id = conn_id
         self._named = {"catalog": catalog, "catalog_url": catalog_url}
-        self._thread: threading.Thread | None = None
+        self._hanging: threading.Thread | None = None
         self._missing = 0
 
     async def look(self, question: Callable[[LakeView], T]) -> T:
@@ -72,8 +72,8 @@ class PolledLake:
             CatalogUnavailable: It cannot be reached now, or takes too long.
             ConfigurationError: The connection is missing or wrong, or there is no such lake.
         """
-        if self._thread is not None and self._thread.is_alive():
-            # One that hangs is enough.
+        if self._hanging is not None and self._hanging.is_alive():
+            # One is enough.
             raise CatalogUnavailable(
                 f"the catalog of connection {self._conn_id!r} has not answered an earlier look yet"
             )
@@ -132,11 +132,12 @@ class PolledLake:
             else:
                 deliver(future.set_result, result)
 
-        self._thread = threading.Thread(target=run, name=f"look-{self._conn_id}", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=run, name=f"look-{self._conn_id}", daemon=True)
+        thread.start()
         done, _ = await asyncio.wait([future], timeout=LOOK)
         if not done:
             future.cancel()
+            self._hanging = thread
             raise CatalogUnavailable(
                 f"the catalog of connection {self._conn_id!r} did not answer within {LOOK:g} s"
             )

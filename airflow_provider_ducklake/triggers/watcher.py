@@ -130,9 +130,8 @@ class DuckLakeSnapshotEventTrigger(BaseEventTrigger):
             # Not before the next poll: by then Airflow has the event of this one.
             await mark.keep(seen)
             if seen is None and mark.lasts:
-                seen = poll.head
+                seen = poll.after
                 await mark.keep(seen)
-                continue
             try:
                 found = await self._find(poll, lake, -1 if seen is None else seen)
             except LakeError as error:

@@ -279,8 +279,8 @@ def test_a_catalog_that_hangs_is_given_up(
         with pytest.raises(CatalogUnavailable, match="has not answered an earlier look"):
             await polled.look(hang)
         hangs.set()
-        assert polled._thread is not None
-        await asyncio.to_thread(polled._thread.join)
+        assert polled._hanging is not None
+        await asyncio.to_thread(polled._hanging.join)
         monkeypatch.setattr(_poll, "LOOK", 60.0)
         return await polled.look(lambda view: view.head.snapshot_id)
 
