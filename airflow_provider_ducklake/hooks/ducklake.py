@@ -32,7 +32,6 @@ from airflow_provider_ducklake.version_compat import mask_secret
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from airflow.sdk import Connection
     from duckdb import DuckDBPyConnection
 
     from airflow_provider_ducklake.hooks._connection import LakeConnection
@@ -86,19 +85,6 @@ class DuckLakeHook(DbApiHook):
         self.schema: str | None = kwargs.get("schema")
         self.catalog: str | None = kwargs.get("catalog")
         self.catalog_url: str | None = kwargs.get("catalog_url")
-
-    @classmethod
-    def of(cls, connection: Connection, **kwargs: Any) -> DuckLakeHook:
-        """Return the hook for a connection that was looked up already.
-
-        Args:
-            connection: The Airflow connection.
-            **kwargs: See `__init__`.
-        """
-        hook = cls(connection.conn_id, **kwargs)
-        # The property's setter would look the connection up to compare them.
-        hook._connection = connection
-        return hook
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:

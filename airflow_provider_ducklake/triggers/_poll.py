@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from airflow.providers.common.compat.connection import get_async_connection
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from asgiref.sync import sync_to_async
 
@@ -23,8 +22,6 @@ from airflow_provider_ducklake.lake.errors import (
 )
 
 if TYPE_CHECKING:
-    from airflow.sdk import Connection
-
     from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
     from airflow_provider_ducklake.lake.lake import LakeView
 
@@ -33,8 +30,8 @@ T = TypeVar("T")
 LOOK: Final = 60.0
 LOCK: Final = 20.0
 LONGEST_PAUSE: Final = 300.0
-# Times in a row that a connection must not be there to be believed missing.
-MISSING: Final = 3
+# Times in a row that a connection must be missing or wrong for that to be believed.
+BELIEVED: Final = 3
 # Looks of one triggerer at the same time: each may be a connection to the same server.
 AT_ONCE: Final = 16
 _SLOTS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]] = WeakKeyDictionary()
@@ -60,7 +57,7 @@ class PolledLake:
         self._conn_id = conn_id
         self._named = {"catalog": catalog, "catalog_url": catalog_url}
         self._hanging: threading.Thread | None = None
-        self._missing = 0
+        self._times_unreadable = 0
 
     async def look(self, question: Callable[[LakeView], T]) -> T:
         """Ask something of the lake, in one read transaction.
@@ -87,26 +84,38 @@ class PolledLake:
             return await self._in_thread(work)
 
     async def _hook(self) -> DuckLakeHook:
+        # Airflow before 3.3 lets only threads of this make ask its supervisor, and `dag.test()` in
+        # all versions only those who wait for the answer.
+        read = sync_to_async(self._read, thread_sensitive=False)
         try:
-            connection = await get_async_connection(self._conn_id)
+            hook = await asyncio.wait_for(read(), LOOK)
         except AirflowNotFoundException:
-            self._missing += 1
-            # Airflow says the same where its API server is away for a moment.
-            kind = ConfigurationError if self._missing >= MISSING else CatalogUnavailable
-            raise kind(f"connection {self._conn_id!r} is not defined in Airflow") from None
+            raise self._unreadable(
+                f"connection {self._conn_id!r} is not defined in Airflow"
+            ) from None
+        except ConfigurationError as error:
+            raise self._unreadable(str(error)) from None
         except Exception as error:
             raise CatalogUnavailable(
-                f"connection {self._conn_id!r} cannot be looked up now: {error}"
+                f"connection {self._conn_id!r} cannot be looked up now: {error!r}"
             ) from error
-        self._missing = 0
-        # Masking, and the connection of a cloud, ask Airflow's supervisor. Before Airflow 3.3 only
-        # threads of this make can.
-        return await sync_to_async(self._read, thread_sensitive=False)(connection)
+        self._times_unreadable = 0
+        return hook
 
-    def _read(self, connection: Connection) -> DuckLakeHook:
+    def _unreadable(self, message: str) -> LakeError:
+        """Return the error of a connection that is missing or wrong, if that is so again and again.
+
+        Airflow says that one is missing also where its API server is away for a moment.
+        """
+        self._times_unreadable += 1
+        if self._times_unreadable < BELIEVED:
+            return CatalogUnavailable(message)
+        return ConfigurationError(message)
+
+    def _read(self) -> DuckLakeHook:
         from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 
-        hook = DuckLakeHook.of(connection, **self._named)
+        hook = DuckLakeHook(self._conn_id, **self._named)
         _ = hook.fields
         return hook
 

@@ -114,7 +114,10 @@ def unblocked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 class Supervisor:
-    """The other end of the triggerer's pipe: it knows connections, and masks what it is told to."""
+    """The other end of the triggerer's pipe: it knows connections, and masks what it is told to.
+
+    It can be asked as the one of `dag.test()` can: by callers who wait for the answer.
+    """
 
     def __init__(self) -> None:
         self.connections: dict[str, dict[str, Any]] = {}
@@ -129,11 +132,6 @@ class Supervisor:
     def send(self, message: Any) -> Any:
         """Answer a caller who waits for it."""
         require_no_loop(f"{type(message).__name__} was sent")
-        return self._answer(message)
-
-    async def asend(self, message: Any) -> Any:
-        """Answer a caller on the loop."""
-        await asyncio.sleep(0)
         return self._answer(message)
 
     def _answer(self, message: Any) -> Any:
