@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Seconds. Waiting for a lock ends before the look does, so that its thread ends too.
 LOOK: Final = 60.0
-LOCK: Final = 20.0
+LOCK: Final = 5.0
 LONGEST_PAUSE: Final = 300.0
 # Times in a row that a connection must be missing or wrong for that to be believed.
 BELIEVED: Final = 3
@@ -96,8 +96,9 @@ class PolledLake:
         except ConfigurationError as error:
             raise self._unreadable(str(error)) from None
         except Exception as error:
+            # Its message is not ours, and may quote the connection.
             raise CatalogUnavailable(
-                f"connection {self._conn_id!r} cannot be looked up now: {error!r}"
+                f"connection {self._conn_id!r} cannot be looked up now ({type(error).__name__})"
             ) from error
         self._times_unreadable = 0
         return hook
@@ -143,9 +144,12 @@ class PolledLake:
 
         thread = threading.Thread(target=run, name=f"look-{self._conn_id}", daemon=True)
         thread.start()
-        done, _ = await asyncio.wait([future], timeout=LOOK)
-        if not done:
+        try:
+            done, _ = await asyncio.wait([future], timeout=LOOK)
+        finally:
+            # Does nothing to a result that is there; of others nobody wants to hear any more.
             future.cancel()
+        if not done:
             self._hanging = thread
             raise CatalogUnavailable(
                 f"the catalog of connection {self._conn_id!r} did not answer within {LOOK:g} s"

@@ -29,8 +29,8 @@ from airflow_provider_ducklake.triggers._poll import PolledLake, answers, pause_
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
 from tests.airflow.conftest import ODD_PASSWORD, Connect, FakeStateStore, task_context
 from tests.airflow.event_loop import Pauses, Stopped, Supervisor, nothing
-from tests.airflow.test_sensor import MANY, change, lake, sensor, some_lake
-from tests.support.lakes import LakeUnderTest, on_every_kind
+from tests.airflow.test_sensor import MANY, change, lake, sensor, some_lake, with_tables
+from tests.support.lakes import LakeFactory, LakeUnderTest, on_every_kind
 
 __all__ = ["lake", "some_lake"]
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("unblocked")]
@@ -94,17 +94,22 @@ def test_what_is_kept_of_a_trigger_makes_it_again_and_holds_no_secret(default_la
     assert not any(piece in json.dumps(arguments) for piece in (ODD_PASSWORD[:4], "qu1et"))
 
 
-def test_it_waits_in_the_triggerer(lake: LakeUnderTest, pauses: Pauses) -> None:
-    """Writers get at the catalog between two looks, whatever database it is in."""
+def test_it_waits_in_the_triggerer(
+    lake: LakeUnderTest, lake_factory: LakeFactory, pauses: Pauses
+) -> None:
+    """Writers get at the catalog between two looks; what is done to another lake wakes nobody."""
+    neighbour = with_tables(lake_factory.create())
     waiting = sensor(deferrable=True, timeout=90)
     assert deferred(waiting).timeout == timedelta(seconds=90)
     taken, found = waits(
         waiting,
         pauses,
         lambda: change(lake, f"INSERT INTO other {MANY}"),
+        lambda: change(neighbour, f"INSERT INTO ours {MANY}"),
         lambda: change(lake, f"INSERT INTO ours {MANY}", f"INSERT INTO ours {MANY}"),
     )
-    assert (taken, found) == (2, 5)
+    assert (taken, found) == (3, 5)
+    lake_factory.remove(neighbour)
 
 
 def test_what_is_there_at_the_first_look_needs_no_triggerer(some_lake: LakeUnderTest) -> None:
@@ -145,6 +150,19 @@ def test_both_ways_of_waiting_find_the_same(
         lambda: change(lake, "CREATE TABLE later (a INTEGER)"),
     )
     assert wait(waiting, pauses, *steps) == expected
+
+
+@pytest.mark.parametrize("wait", [pokes, waits])
+def test_a_rewrite_that_was_seen_is_no_change_when_it_has_expired(
+    some_lake: LakeUnderTest, pauses: Pauses, wait: Callable[..., tuple[int, int | None]]
+) -> None:
+    """Its files are new, and begin after the first look, but not after the second."""
+    change(some_lake, f"INSERT INTO ours {MANY}", "DELETE FROM ours WHERE a < 99")
+    steps = (
+        lambda: change(some_lake, "CALL ducklake_rewrite_data_files('lake')"),
+        lambda: change(some_lake, f"INSERT INTO other {MANY}", EXPIRE),
+    )
+    assert wait(sensor(deferrable=wait is waits), pauses, *steps) == (2, None)
 
 
 def test_a_given_baseline_decides(some_lake: LakeUnderTest, pauses: Pauses) -> None:
@@ -300,30 +318,45 @@ def test_a_catalog_that_hangs_is_given_up(
     assert asyncio.run(run()) == 2
 
 
+def test_a_connection_whose_look_up_hangs_is_given_up(
+    some_lake: LakeUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_poll, "LOOK", 0.05)
+    hangs = threading.Event()
+
+    async def run() -> None:
+        polled = PolledLake("ducklake_default")
+        monkeypatch.setattr(polled, "_read", lambda: hangs.wait(60))
+        with pytest.raises(CatalogUnavailable, match=r"cannot be looked up now \(TimeoutError\)"):
+            await polled.look(lambda view: None)
+        assert not hangs.is_set()
+        hangs.set()
+
+    asyncio.run(run())
+
+
 def test_many_look_at_the_same_time_but_not_all_of_them(
     some_lake: LakeUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_poll, "AT_ONCE", 2)
-    looking, most, lock = 0, 0, threading.Lock()
-    both = threading.Barrier(2, timeout=60)
+    inside: list[LakeView] = []
+    go_on = threading.Event()
 
-    def count(view: LakeView) -> int:
-        nonlocal looking, most
-        with lock:
-            looking += 1
-            most = max(most, looking)
-        both.wait()
-        with lock:
-            looking -= 1
+    def wait(view: LakeView) -> int:
+        inside.append(view)
+        go_on.wait(60)
         return view.head.snapshot_id
 
-    async def run() -> list[int]:
-        return list(
-            await asyncio.gather(*(PolledLake("ducklake_default").look(count) for _ in range(6)))
-        )
+    async def run() -> None:
+        looks = asyncio.gather(*(PolledLake("ducklake_default").look(wait) for _ in range(6)))
+        while len(inside) < 2:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # in which others could begin
+        assert len(inside) == 2
+        go_on.set()
+        assert await looks == [2] * 6
 
-    assert asyncio.run(run()) == [2] * 6
-    assert most == 2
+    asyncio.run(run())
 
 
 def test_a_trigger_that_is_cancelled_ends(some_lake: LakeUnderTest) -> None:
