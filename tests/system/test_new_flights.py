@@ -42,7 +42,7 @@ def test_each_change_is_read_once(
     def woken(*events: tuple[int, int]) -> Any:
         payloads = [{"first_snapshot": first, "last_snapshot": last} for first, last in events]
         extras = [SimpleNamespace(extra={"payload": payload}) for payload in payloads]
-        return read({read.__globals__["FLIGHTS"]: extras} if extras else {})
+        return read(SimpleNamespace(get=lambda asset, default: extras or default))
 
     change(lake, "CREATE TABLE other (a INTEGER)", "CREATE TABLE flights (a INTEGER)")
     change(lake, "INSERT INTO flights FROM range(7)")
