@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
+
+from airflow_provider_ducklake.lake.errors import CatalogUnavailable
 
 _PREFIX: Final = "ducklake_snapshot_"
 
@@ -37,15 +40,36 @@ class Watermark:
         return bool(self._assets)
 
     async def read(self) -> int | None:
-        """Return what is kept, None when nothing is."""
-        kept = [await asset.aget(self._key, None) for asset in self._assets]
+        """Return what is kept, None when nothing is.
+
+        Raises:
+            CatalogUnavailable: Airflow does not answer.
+        """
+        with _errors_named():
+            kept = [await asset.aget(self._key, None) for asset in self._assets]
         self._kept = min((int(value) for value in kept if value is not None), default=None)
         return self._kept
 
     async def keep(self, snapshot_id: int | None) -> None:
-        """Keep a snapshot, unless it is what is kept already."""
+        """Keep a snapshot, unless it is what is kept already.
+
+        Raises:
+            CatalogUnavailable: Airflow does not answer.
+        """
         if snapshot_id is None or snapshot_id == self._kept:
             return
-        for asset in self._assets:
-            await asset.aset(self._key, snapshot_id)
+        with _errors_named():
+            for asset in self._assets:
+                await asset.aset(self._key, snapshot_id)
         self._kept = snapshot_id
+
+
+@contextmanager
+def _errors_named() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise CatalogUnavailable(
+            "Airflow's asset state store, where a watcher keeps how far it has got, does not "
+            f"answer ({type(error).__name__})"
+        ) from error

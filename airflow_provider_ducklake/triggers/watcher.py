@@ -125,14 +125,17 @@ class DuckLakeSnapshotEventTrigger(BaseEventTrigger):
         """
         lake, complaints = PolledLake(*self._lake().values()), Complaints()
         mark = Watermark(getattr(self, "asset_state_store", None), {**self._lake(), **self._what()})
-        seen = await mark.read()
+        seen: int | None = None
+        begun = False
         async for poll in shared_stream:
-            # Not before the next poll: by then Airflow has the event of this one.
-            await mark.keep(seen)
-            if seen is None and mark.lasts:
-                seen = poll.after
-                await mark.keep(seen)
             try:
+                if not begun:
+                    seen, begun = await mark.read(), True
+                # Not before the next poll: by then Airflow has the event of this one.
+                await mark.keep(seen)
+                if seen is None and mark.lasts:
+                    seen = poll.after
+                    await mark.keep(seen)
                 found = await self._find(poll, lake, -1 if seen is None else seen)
             except LakeError as error:
                 complaints.tell(error)

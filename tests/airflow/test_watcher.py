@@ -52,14 +52,29 @@ class FakeAsset:
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
+        self.away = False
+
+    def goes_away(self) -> None:
+        """Answer no more."""
+        self.away = True
+
+    def comes_back(self) -> None:
+        """Answer again."""
+        self.away = False
 
     async def aget(self, key: str, default: Any = None) -> Any:
         """Return a value."""
+        self._answer()
         return self.values.get(key, default)
 
     async def aset(self, key: str, value: Any) -> None:
         """Keep a value, as JSON."""
+        self._answer()
         self.values[key] = json.loads(json.dumps(value))
+
+    def _answer(self) -> None:
+        if self.away:
+            raise ConnectionError("away")
 
 
 def watcher(store: Any = None, **arguments: Any) -> DuckLakeSnapshotEventTrigger:
@@ -143,6 +158,32 @@ def test_a_crash_before_airflow_has_the_event_repeats_it(
     assert store.values == [2]
     assert pauses.run(watcher(store), nothing) == [(0, event(3, 3))]
     assert store.values == [3]
+
+
+def test_a_store_that_does_not_answer_is_waited_for(
+    some_lake: LakeUnderTest, pauses: Pauses, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Airflow would start a trigger that fails again at once; nothing is lost, and it is told."""
+    store = FakeAssetStore()
+    (asset,) = store._by_name.values()
+    pauses.run(watcher(store), nothing)
+    change(some_lake, OURS)
+    told = pauses.run(
+        watcher(store),
+        asset.goes_away,
+        lambda: change(some_lake, OURS),
+        asset.comes_back,
+        nothing,
+    )
+    assert told == [(0, event(3, 3)), (3, event(4, 4))]
+    assert store.values == [4]
+    asset.goes_away()
+    change(some_lake, OURS)
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+    assert pauses.run(watcher(store), nothing, asset.comes_back, nothing) == [(2, event(5, 5))]
+    lines = [line for line in caplog.messages if "asset state store" in line]
+    assert len(lines) == 2, "once that it is away, once that it is back"
 
 
 def test_without_a_store_a_start_reports_the_newest(
