@@ -46,6 +46,7 @@ def get_provider_info() -> dict[str, Any]:
             "transfer",
         ),
         "sensors": _modules("sensors", "snapshot"),
+        "triggers": _modules("triggers", "snapshot", "watcher"),
         "connection-types": [
             {
                 "connection-type": "ducklake",

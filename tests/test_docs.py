@@ -52,6 +52,7 @@ from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from airflow_provider_ducklake.spark.cli import parser
 from airflow_provider_ducklake.spark.operations import OPERATIONS
 from airflow_provider_ducklake.spark.source.options import READ_OPTIONS, WRITE_OPTIONS
+from airflow_provider_ducklake.triggers.watcher import DuckLakeSnapshotEventTrigger
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 DOCS: Final = ROOT / "docs"
@@ -176,6 +177,16 @@ def test_sensor_is_documented() -> None:
     """The sensor's table is its signature."""
     documented = tables(section("`DuckLakeSnapshotSensor`"))["Argument"]
     assert sorted(names(documented)) == sorted(own_arguments(DuckLakeSnapshotSensor))
+
+
+def test_watcher_is_documented() -> None:
+    """The asset watcher's table is its signature, with the defaults it has."""
+    documented = tables(section("`DuckLakeSnapshotEventTrigger`"))["Argument"]
+    assert sorted(names(documented)) == sorted(own_arguments(DuckLakeSnapshotEventTrigger))
+    parameters = inspect.signature(DuckLakeSnapshotEventTrigger.__init__).parameters
+    for name, default, _ in documented:
+        actual = parameters[name.strip("`")].default
+        assert actual is None or default == f"`{actual}`"
 
 
 def test_connection_fields_are_documented() -> None:

@@ -11,6 +11,11 @@ from airflow_provider_ducklake.lake.errors import LakeError
 _FINAL = (errors.ConfigurationError, errors.BadInput, errors.SafetyRefusal, errors.DamagedLake)
 
 
+def is_final(error: LakeError) -> bool:
+    """Tell whether a second try would meet the same error."""
+    return isinstance(error, _FINAL)
+
+
 def airflow_error(error: LakeError) -> AirflowException:
     """Return the Airflow exception for an error: `AirflowFailException` where no retry can help."""
     return airflow_error_named(type(error).__name__, str(error))

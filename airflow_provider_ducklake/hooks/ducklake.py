@@ -135,8 +135,11 @@ class DuckLakeHook(DbApiHook):
 
         return StorageOptions(dict(self.fields.storage))
 
-    def lake(self) -> Lake:
+    def lake(self, lock_timeout: float = 60.0) -> Lake:
         """Return the lake itself, to read its snapshots, tables and options; nothing is opened yet.
+
+        Args:
+            lock_timeout: Seconds to wait for a catalog that another client holds.
 
         Example:
             >>> DuckLakeHook("ducklake_default").lake().head().snapshot_id  # doctest: +SKIP
@@ -147,7 +150,7 @@ class DuckLakeHook(DbApiHook):
         """
         from airflow_provider_ducklake.lake.lake import Lake
 
-        return Lake.open(self.location(), storage=self.storage_options())
+        return Lake.open(self.location(), storage=self.storage_options(), lock_timeout=lock_timeout)
 
     def store(self) -> CatalogStore:
         """Return the shared store the connection's database holds: its catalogs come and go there.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue
+from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue, conf
 
-from airflow_provider_ducklake.hooks._errors import airflow_error
+from airflow_provider_ducklake.hooks._errors import airflow_error, airflow_error_named
 from airflow_provider_ducklake.hooks._values import (
     as_bool,
     as_int,
@@ -16,15 +17,15 @@ from airflow_provider_ducklake.hooks._values import (
     given_names,
     strings,
 )
-from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError, NotFound
+from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_ducklake.lake.lake import Lake, LakeView
-    from airflow_provider_ducklake.lake.model import Snapshot, Table
+    from airflow_provider_ducklake.lake.lake import Lake
+    from airflow_provider_ducklake.sensors._changes import Found, Wanted
 
 _BASELINE: Final = "ducklake_baseline"
 
@@ -53,6 +54,8 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
             catalog, tables that are given and render to nothing are refused.
         baseline: Id of the newest snapshot that is known already.
         include_maintenance: Let compaction and flush count too.
+        deferrable: Look once, then wait in Airflow's triggerer, which takes no worker slot; `mode`
+            does not matter then. What it returns, `timeout` and `soft_fail` are the same.
         **kwargs: See `BaseSensorOperator`: `mode`, `poke_interval`, `timeout`, …
     """
 
@@ -75,6 +78,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         tables: Sequence[str] | str | None = None,
         baseline: int | str | None = None,
         include_maintenance: bool | str = False,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -84,6 +88,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         self.tables = tables
         self.baseline = baseline
         self.include_maintenance = include_maintenance
+        self.deferrable = deferrable
         # Rendered to Python's None, they cannot be told from ones that were never given.
         self._named = given_names(catalog=catalog, catalog_url=catalog_url, tables=tables)
         self._seen: int | None = None
@@ -100,65 +105,84 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         Raises:
             AirflowFailException: The connection is wrong, or the catalog is of another format.
             AirflowException: The catalog cannot be reached now.
+            TaskDeferred: Not yet, and the triggerer is to go on looking.
         """
         from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+        from airflow_provider_ducklake.sensors._changes import look
 
         try:
             named = {name: chosen(getattr(self, name), name) for name in self._named}
             named.pop("tables", None)
-            hook = DuckLakeHook(self.ducklake_conn_id, **named)
-            lake = hook.lake()
-            found = self._look(lake, self._baseline(lake, context), context)
+            wanted = self._wanted()
+            lake = DuckLakeHook(self.ducklake_conn_id, **named).lake()
+            baseline = self._baseline(lake, context)
+            with lake.view() as view:
+                found = look(view, wanted, baseline)
         except LakeError as error:
             raise airflow_error(error) from None
-        return PokeReturnValue(is_done=found is not None, xcom_value=found)
+        self._tell(found, baseline)
+        if found.snapshot_id is None:
+            self._remember(found.looked_at, context)
+            if self.deferrable:
+                self._wait_in_triggerer(wanted, found.looked_at, named)
+        return PokeReturnValue(found.snapshot_id is not None, found.snapshot_id)
 
-    def _look(self, lake: Lake, baseline: int, context: Context) -> int | None:
-        """Return the snapshot that counts, or None and remember how far was looked."""
-        from airflow_provider_ducklake.sensors._changes import (
-            Watched,
-            changed_in_files,
-            find_change,
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> int:
+        """Return what the trigger found, as XCom.
+
+        Args:
+            context: Airflow's execution context.
+            event: What the trigger told.
+
+        Raises:
+            AirflowFailException: The connection is wrong, or the catalog is of another format.
+        """
+        if "error" in event:
+            raise airflow_error_named(event["error"], event["message"])
+        self.log.info("Snapshot %s is what was waited for", event["snapshot_id"])
+        return int(event["snapshot_id"])
+
+    def _wait_in_triggerer(self, wanted: Wanted, baseline: int, named: dict[str, str]) -> None:
+        from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
+
+        trigger = DuckLakeSnapshotTrigger(
+            ducklake_conn_id=self.ducklake_conn_id,
+            baseline=baseline,
+            tables=wanted.tables,
+            include_maintenance=wanted.include_maintenance,
+            poll_interval=self.poke_interval,
+            **named,
         )
+        self.defer(
+            trigger=trigger,
+            method_name="execute_complete",
+            timeout=timedelta(seconds=self.timeout),
+        )
+
+    def _wanted(self) -> Wanted:
+        from airflow_provider_ducklake.sensors._changes import Wanted
 
         names = strings(self.tables, "tables")
         if "tables" in self._named and not names:
             raise ConfigurationError("tables is given and names none: any change would count")
         maintenance = as_bool(self.include_maintenance, "include_maintenance")
-        with lake.view() as view:
-            tables = self._existing(view, names)
-            watched = Watched(
-                frozenset(table.table_id for table in tables) if names else None,
-                frozenset(table.full_name.replace('"', "").lower() for table in tables),
-                maintenance,
+        return Wanted(tuple(names) or None, maintenance)
+
+    def _tell(self, found: Found, baseline: int) -> None:
+        for name in found.missing:
+            self.log.info("There is no table %s yet", name)
+        if found.in_files:
+            self.log.info(
+                "Of the snapshots after %s, %s were expired; the files show a change",
+                baseline,
+                found.expired,
             )
-            found = find_change(_snapshots(view, baseline), baseline, watched)
-            if found.snapshot_id is not None:
-                self.log.info("Snapshot %s is what was waited for", found.snapshot_id)
-                return found.snapshot_id
-            counting = tables if names else view.tables()
-            if found.expired > 0 and changed_in_files(view, counting, baseline):
-                self.log.info(
-                    "Of the snapshots after %s, %s were expired; the files show a change",
-                    baseline,
-                    found.expired,
-                )
-                return found.looked_at
-        self.log.info("Nothing up to snapshot %s, nor after baseline %s", found.looked_at, baseline)
-        self._remember(found.looked_at, context)
-        return None
-
-    def _existing(self, view: LakeView, names: Sequence[str]) -> list[Table]:
-        from airflow_provider_ducklake.lake.reader import find_table
-
-        known = view.tables() if names else []
-        found = []
-        for name in names:
-            try:
-                found.append(find_table(known, name))
-            except NotFound:
-                self.log.info("There is no table %s yet", name)
-        return found
+        elif found.snapshot_id is not None:
+            self.log.info("Snapshot %s is what was waited for", found.snapshot_id)
+        else:
+            self.log.info(
+                "Nothing up to snapshot %s, nor after baseline %s", found.looked_at, baseline
+            )
 
     def _baseline(self, lake: Lake, context: Context) -> int:
         """Return the snapshot after which changes count at this look."""
@@ -194,9 +218,3 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         store = None if given(self.baseline) else context.get("task_state_store")
         if store is not None:
             store.set(_BASELINE, snapshot_id)
-
-
-def _snapshots(view: LakeView, after: int) -> list[Snapshot]:
-    from airflow_provider_ducklake.lake.reader import read_snapshots
-
-    return read_snapshots(view.session, after=after)

@@ -16,6 +16,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from tests.airflow.event_loop import pauses as pauses
+from tests.airflow.event_loop import supervisor as supervisor
+from tests.airflow.event_loop import unblocked as unblocked
 from tests.support.lakes import LakeUnderTest
 from tests.support.reference import ReferenceClient
 

@@ -68,7 +68,8 @@ def test_native_rendering_makes_no_difference(name: str, spark: StandIn) -> None
 @pytest.mark.parametrize("nothing", EMPTY)
 def test_the_sensor_does_not_wait_for_something_else(nothing: str) -> None:
     for name in PLACES:
-        waiting = DuckLakeSnapshotSensor(task_id="x", **{name: nothing})
+        place: dict[str, Any] = {name: nothing}
+        waiting = DuckLakeSnapshotSensor(task_id="x", **place)
         with pytest.raises(AirflowFailException, match=f"{name} is given and comes to"):
             waiting.poke(task_context())
     waiting = DuckLakeSnapshotSensor(task_id="x", tables=nothing)

@@ -15,8 +15,9 @@ import pytest
 from airflow.providers.common.compat.sdk import BaseOperator, BaseSensorOperator
 from airflow.providers_manager import ProvidersManager
 from airflow.sdk import Connection
+from airflow.triggers.base import BaseTrigger
 
-from airflow_provider_ducklake import hooks, operators, sensors
+from airflow_provider_ducklake import hooks, operators, sensors, triggers
 from airflow_provider_ducklake.hooks._fields import _OURS
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.provider_info import get_provider_info
@@ -63,6 +64,7 @@ def modules_of(package: ModuleType) -> set[str]:
         ("hooks", hooks, {"connection_form"}),
         ("operators", operators, {"base", "params"}),
         ("sensors", sensors, set()),
+        ("triggers", triggers, set()),
     ],
 )
 def test_every_public_module_is_listed(kind: str, package: ModuleType, internal: set[str]) -> None:
@@ -70,9 +72,10 @@ def test_every_public_module_is_listed(kind: str, package: ModuleType, internal:
     assert set(INFO[kind][0]["python-modules"]) == modules_of(package) - hidden
 
 
-@pytest.mark.parametrize("kind", ["operators", "sensors"])
+@pytest.mark.parametrize("kind", ["operators", "sensors", "triggers"])
 def test_listed_modules_hold_what_they_say(kind: str) -> None:
-    base = {"operators": BaseOperator, "sensors": BaseSensorOperator}[kind]
+    bases = {"operators": BaseOperator, "sensors": BaseSensorOperator, "triggers": BaseTrigger}
+    base = bases[kind]
     for name in INFO[kind][0]["python-modules"]:
         module = importlib.import_module(name)
         own = [c for _, c in inspect.getmembers(module, inspect.isclass) if c.__module__ == name]

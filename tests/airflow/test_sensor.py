@@ -99,7 +99,7 @@ def test_ties_in_time_are_told_apart_by_id() -> None:
 
 
 def test_the_newest_that_counts_is_the_answer() -> None:
-    assert find_change(history(SE_03), 10, OURS) == Found(15, 15, 1)
+    assert find_change(history(SE_03), 10, OURS) == Found(15, 15, 1, first=11)
     assert find_change(history({n: SE_03[n] for n in (11, 12, 13)}), 10, OURS).snapshot_id == 11
 
 
@@ -109,7 +109,7 @@ def test_maintenance_and_other_tables_wake_nobody() -> None:
 
 
 def test_expired_snapshots_are_counted() -> None:
-    assert find_change(history({15: SE_03[15]}), 10, OURS) == Found(15, 15, 4)
+    assert find_change(history({15: SE_03[15]}), 10, OURS) == Found(15, 15, 4, first=15)
     assert find_change(history({15: SE_03[13]}), 10, OURS) == Found(None, 15, 4)
     assert find_change([], 10, OURS) == Found(None, 10, 0)
 

@@ -221,7 +221,8 @@ def test_runs_of_one_tenant_do_not_overlap(example_dags: dict[str, Any]) -> None
             for task in dag.tasks
             if "SparkSubmitOperator" in {kind.__name__ for kind in kinds_of(task)}
         }
-        assert used == {f"ducklake_{tenant}"}
+        # What only reads needs no turn.
+        assert used == (set() if dag_id == "ewr_new_flights" else {f"ducklake_{tenant}"})
         assert pools[f"ducklake_{tenant}"]["slots"] == 1
 
 

@@ -84,7 +84,7 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_every_tenant_has_its_dags(parsed: dict[str, Any]) -> None:
     """No file fails to import, and each tenant has two DAGs."""
     assert parsed["errors"] == {}
-    assert set(parsed["dags"]) == {"fleet_maintenance"} | {
+    assert set(parsed["dags"]) == {"ewr_new_flights", "fleet_maintenance"} | {
         f"{tenant}_{kind}" for tenant in ("ewr", "jfk", "lga") for kind in ("ingest", "maintenance")
     }
 
