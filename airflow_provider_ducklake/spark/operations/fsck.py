@@ -13,8 +13,10 @@ from airflow_provider_ducklake.kernels.inspection import Inspection, InspectTask
 from airflow_provider_ducklake.lake.database.base import batches
 from airflow_provider_ducklake.lake.errors import DamagedLake, LakeError, StorageError
 from airflow_provider_ducklake.lake.fsck.bounds import (
+    FILE_NAN,
     TABLE_STATISTICS,
     check_bounds,
+    commit_nan,
     commit_unknown,
 )
 from airflow_provider_ducklake.lake.fsck.catalog import check_catalog, table_names
@@ -51,7 +53,11 @@ FSCK_OPTIONS = ("objects", "deep", "repair", "max_examples")
 _WAVE: Final = 100_000  # files whose rows are in memory at a time
 _FOOTERS: Final = 200  # files a task looks into
 NEXT_ROW_ID: Final = "next_row_id"
-_BY_LOOKING: Final = (NEXT_ROW_ID, TABLE_STATISTICS)  # mended, though no rows of a catalog tell
+_BY_LOOKING: Final = (
+    NEXT_ROW_ID,
+    FILE_NAN,
+    TABLE_STATISTICS,
+)  # mended, though no rows of a catalog tell
 
 
 def fsck(job: Job) -> OperationResult:
@@ -69,8 +75,9 @@ def fsck(job: Job) -> OperationResult:
         job.report(_line(finding, names))
     if findings.counts.get(NEXT_ROW_ID):
         plan[NEXT_ROW_ID] = len({finding.table_id for finding in findings.of(NEXT_ROW_ID)})
-    if findings.counts.get(TABLE_STATISTICS):
-        plan[TABLE_STATISTICS] = findings.counts[TABLE_STATISTICS]
+    for damage in (FILE_NAN, TABLE_STATISTICS):
+        if findings.counts.get(damage):
+            plan[damage] = findings.counts[damage]
     repaired: dict[str, int] = {}
     left = findings.counts
     # Where something could not be looked at, nothing is touched.
@@ -237,6 +244,8 @@ def _repair(
         try:
             if damage == NEXT_ROW_ID:
                 repaired[damage] = _repair_row_ids(job, findings)
+            elif damage == FILE_NAN:
+                repaired[damage] = _repair_nan(job)
             elif damage == TABLE_STATISTICS:
                 repaired[damage] = sum(commit_unknown(job.lake, t) for t in _narrow_tables(job))
             else:
@@ -263,10 +272,25 @@ def _repair_row_ids(job: Job, findings: Findings) -> int:
     return repaired
 
 
+def _repair_nan(job: Job) -> int:
+    """Look for NaN again, since not every finding was kept, and tell of it."""
+    with job.lake.view() as view:
+        tables = _looked_into(job, view)
+    repaired = 0
+    for table in tables:
+        findings = (f for i in _inspect_table(job, table) for f in i.findings)
+        repaired += commit_nan(job.lake, [f for f in findings if f.damage == FILE_NAN])
+    return repaired
+
+
+def _looked_into(job: Job, view: LakeView) -> list[Table]:
+    return list(chosen_tables(job, view, for_upkeep=False)) if job.tables else view.tables()
+
+
 def _narrow_tables(job: Job) -> list[Table]:
     """Return the tables whose statistics leave something out."""
     with job.lake.view() as view:
-        tables = chosen_tables(job, view, for_upkeep=False) if job.tables else view.tables()
+        tables = _looked_into(job, view)
         return [table for table in tables if any(check_bounds(view.session, table))]
 
 
