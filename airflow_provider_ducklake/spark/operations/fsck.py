@@ -74,7 +74,9 @@ def fsck(job: Job) -> OperationResult:
     for finding in findings:
         job.report(_line(finding, names))
     if findings.counts.get(NEXT_ROW_ID):
-        plan[NEXT_ROW_ID] = len({finding.table_id for finding in findings.of(NEXT_ROW_ID)})
+        kept = findings.of(NEXT_ROW_ID)
+        more = findings.counts[NEXT_ROW_ID] - len(kept)
+        plan[NEXT_ROW_ID] = len({finding.table_id for finding in kept}) + more
     for damage in (FILE_NAN, TABLE_STATISTICS):
         if findings.counts.get(damage):
             plan[damage] = findings.counts[damage]
@@ -164,11 +166,12 @@ def _check_footers(job: Job, findings: Findings, only: set[int] | None) -> int:
     with job.lake.view() as view:
         tables = [t for t in view.tables() if only is None or t.table_id in only]
     read = 0
+    told = {finding.table_id for finding in findings.of(NEXT_ROW_ID)}
     for table in tables:
         inspections = _inspect_table(job, table)
         read += len(inspections)
         findings.add(_of_files_in_use(job, inspections))
-        if not findings.of(NEXT_ROW_ID):
+        if table.table_id not in told:
             findings.add(_row_ids(job, table, inspections))
         with job.lake.view() as view:
             findings.add(check_bounds(view.session, table))
@@ -258,12 +261,16 @@ def _repair(
 def _repair_row_ids(job: Job, findings: Findings) -> int:
     """Raise the next row id of tables above all that their files and inlined rows hold."""
     wanted = {finding.table_id for finding in findings.of(NEXT_ROW_ID)}
+    # Not every finding was kept where there are many: then each table is looked at.
+    are_all = findings.counts[NEXT_ROW_ID] == len(findings.of(NEXT_ROW_ID))
     with job.lake.view() as view:
-        tables = [table for table in view.tables() if table.table_id in wanted]
+        tables = [t for t in view.tables() if t.table_id in wanted or not are_all]
     repaired = 0
     for table in tables:
         inspections = _inspect_table(job, table)
         if any(inspection.largest_row_id is None for inspection in inspections):
+            if table.table_id not in wanted:
+                continue
             raise DamagedLake(f"the row ids in the files of {table.full_name} cannot all be read")
         with job.lake.view() as view:
             known = largest_row_id(view.session, table.table_id)
