@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import duckdb
@@ -17,10 +17,12 @@ from airflow_provider_ducklake.kernels.connection import (
 from airflow_provider_ducklake.kernels.file_facts import typed
 from airflow_provider_ducklake.kernels.file_schema import ParquetField, read_file_schema, scan_sql
 from airflow_provider_ducklake.kernels.footer import footer_file, read_footer
+from airflow_provider_ducklake.kernels.nan_check import columns_with_nan, float_columns
 from airflow_provider_ducklake.kernels.parquet import ROW_ID, ROW_ID_FIELD
 from airflow_provider_ducklake.kernels.partitioning import partition_keys
 from airflow_provider_ducklake.lake.columns import Column, leaves
 from airflow_provider_ducklake.lake.errors import BadInput, LakeError
+from airflow_provider_ducklake.lake.fsck.bounds import FILE_NAN
 from airflow_provider_ducklake.lake.fsck.findings import Finding
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.model import DataFile, NameMapEntry, PartitionSpec
@@ -77,7 +79,7 @@ def _inspect(
     file = task.file
     try:
         if file.encryption_key is not None:
-            return _inspect_encrypted(connection, file, settings)
+            return _inspect_encrypted(connection, task, settings)
         with footer_file(file.path, settings) as local:
             footer = read_footer(connection, local, file.path)
     except ObjectNotFound:
@@ -85,6 +87,7 @@ def _inspect(
     except BadInput as error:
         return Inspection((_finding(file, "unreadable_footer", str(error)),))
     findings = list(_counts(file, footer.record_count, footer.footer_size))
+    findings += _nan(connection, task, settings)
     found = dict(_leaves(footer.fields, file.name_map))
     findings += _statistics(connection, task, found)
     findings += _partition_values(connection, task, found)
@@ -96,9 +99,10 @@ def _inspect(
 
 
 def _inspect_encrypted(
-    connection: duckdb.DuckDBPyConnection, file: DataFile, settings: KernelSettings
+    connection: duckdb.DuckDBPyConnection, task: InspectTask, settings: KernelSettings
 ) -> Inspection:
     """Look at a file whose footer no SQL function shows: its rows are counted by a scan."""
+    file = task.file
     with local_copy(file.path, settings) as local:
         fields = read_file_schema(connection, local, file.encryption_key, path=file.path)
         with duckdb_errors("read Parquet", file.path):
@@ -107,7 +111,27 @@ def _inspect_encrypted(
             ).fetchone()
         records = int((row or (0,))[0])
         largest = _largest_row_id(connection, file, settings, fields, records)
-    return Inspection(tuple(_counts(file, records, None)), largest)
+    findings = (*_counts(file, records, None), *_nan(connection, task, settings))
+    return Inspection(findings, largest)
+
+
+def _nan(
+    connection: duckdb.DuckDBPyConnection, task: InspectTask, settings: KernelSettings
+) -> Iterator[Finding]:
+    said = {s.column_id for s in task.statistics if s.contains_nan is False}
+    suspects = said & float_columns(task.columns)
+    if not suspects:
+        return
+    file = task.file
+    try:
+        with local_copy(file.path, settings) as local:
+            found = columns_with_nan(connection, file, local, task.columns, suspects)
+    except (BadInput, ObjectNotFound):
+        return  # other checks tell of such a file
+    for column in found:
+        message = f"column {column.name!r} has NaN, the catalog says none"
+        finding = _finding(file, FILE_NAN, message)
+        yield replace(finding, ids=(*finding.ids, column.column_id))
 
 
 def _largest_row_id(

@@ -22,7 +22,7 @@ class FaultPoint(Enum):
     """Where a job can be killed; every operation that changes anything passes some of them."""
 
     # One task of several is done: a file written, registered or restored, a batch of objects
-    # deleted. All that use a runner, without Spark; an ingest of a DataFrame for each answer.
+    # deleted. All that use a runner; on Spark for each answer, when all of them are there.
     TASK_DONE = "task_done"
     # All files are written and none is in the catalog. All that make a snapshot; an export of a
     # catalog, when its file is whole and not in its place.

@@ -88,7 +88,11 @@ class SparkRunner:
             answers = job.collect()
         except Py4JJavaError as error:
             raise LakeError(f"{description or 'a Spark job'} failed: {cause_of(error)}") from error
-        return [_rebuilt(answer) for answer in answers]
+        results: list[Result | LakeError] = []
+        for answer in answers:
+            results.append(_rebuilt(answer))
+            reach(FaultPoint.TASK_DONE)
+        return results
 
 
 class _Guarded(Generic[Task, Result]):

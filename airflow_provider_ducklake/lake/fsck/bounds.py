@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from airflow_provider_ducklake.lake.columns import Column, leaves
@@ -25,6 +25,7 @@ from airflow_provider_ducklake.lake.table_stats import (
 )
 
 TABLE_STATISTICS: Final = "table_statistics"
+FILE_NAN: Final = "file_nan"
 
 
 def check_bounds(session: Session, table: Table) -> Iterator[Finding]:
@@ -61,6 +62,32 @@ def commit_unknown(lake: Lake, table: Table) -> int:
         wrong = [finding.ids[0] for finding in check_bounds(session, table)]
         forget_bounds(session, table.table_id, wrong)
         return len(wrong)
+
+
+def commit_nan(lake: Lake, found: Iterable[Finding]) -> int:
+    """Say that columns hold NaN, of their files and tables; return of how many files' columns.
+
+    Args:
+        lake: The lake.
+        found: Findings of `file_nan`, which name data file and column. What a file holds never
+            changes, so it does not matter what was committed since.
+    """
+    changed = 0
+    with lake.database.write() as session:
+        check_format(read_options(session), lake)
+        for finding in found:
+            file_id, column_id = finding.ids
+            changed += session.execute(
+                "UPDATE {ducklake_file_column_stats} SET contains_nan = ? "
+                "WHERE data_file_id = ? AND column_id = ? AND contains_nan IS NOT NULL",
+                (True, file_id, column_id),
+            )
+            session.execute(
+                "UPDATE {ducklake_table_column_stats} SET contains_nan = ? "
+                "WHERE table_id = ? AND column_id = ? AND contains_nan IS NOT NULL",
+                (True, finding.table_id, column_id),
+            )
+    return changed
 
 
 def _files_still_read(session: Session, table: Table) -> list[int]:

@@ -55,6 +55,14 @@ _CLASSES: Final = (
     ),
     # Files and the schedule.
     DamageClass(
+        "file_nan",
+        "error",
+        "A file's column holds NaN, and its statistics say that there is none (deep)",
+        "Filters skip the file, and rows are missing from answers",
+        "repair",
+        "Says that there is NaN, of the file's column and of the table's",
+    ),
+    DamageClass(
         "live_and_scheduled",
         "error",
         "A file the catalog refers to is scheduled for deletion",

@@ -13,8 +13,10 @@ from airflow_provider_ducklake.kernels.inspection import Inspection, InspectTask
 from airflow_provider_ducklake.lake.database.base import batches
 from airflow_provider_ducklake.lake.errors import DamagedLake, LakeError, StorageError
 from airflow_provider_ducklake.lake.fsck.bounds import (
+    FILE_NAN,
     TABLE_STATISTICS,
     check_bounds,
+    commit_nan,
     commit_unknown,
 )
 from airflow_provider_ducklake.lake.fsck.catalog import check_catalog, table_names
@@ -51,7 +53,11 @@ FSCK_OPTIONS = ("objects", "deep", "repair", "max_examples")
 _WAVE: Final = 100_000  # files whose rows are in memory at a time
 _FOOTERS: Final = 200  # files a task looks into
 NEXT_ROW_ID: Final = "next_row_id"
-_BY_LOOKING: Final = (NEXT_ROW_ID, TABLE_STATISTICS)  # mended, though no rows of a catalog tell
+_BY_LOOKING: Final = (
+    NEXT_ROW_ID,
+    FILE_NAN,
+    TABLE_STATISTICS,
+)  # mended, though no rows of a catalog tell
 
 
 def fsck(job: Job) -> OperationResult:
@@ -68,9 +74,12 @@ def fsck(job: Job) -> OperationResult:
     for finding in findings:
         job.report(_line(finding, names))
     if findings.counts.get(NEXT_ROW_ID):
-        plan[NEXT_ROW_ID] = len({finding.table_id for finding in findings.of(NEXT_ROW_ID)})
-    if findings.counts.get(TABLE_STATISTICS):
-        plan[TABLE_STATISTICS] = findings.counts[TABLE_STATISTICS]
+        kept = findings.of(NEXT_ROW_ID)
+        more = findings.counts[NEXT_ROW_ID] - len(kept)
+        plan[NEXT_ROW_ID] = len({finding.table_id for finding in kept}) + more
+    for damage in (FILE_NAN, TABLE_STATISTICS):
+        if findings.counts.get(damage):
+            plan[damage] = findings.counts[damage]
     repaired: dict[str, int] = {}
     left = findings.counts
     # Where something could not be looked at, nothing is touched.
@@ -157,11 +166,12 @@ def _check_footers(job: Job, findings: Findings, only: set[int] | None) -> int:
     with job.lake.view() as view:
         tables = [t for t in view.tables() if only is None or t.table_id in only]
     read = 0
+    told = {finding.table_id for finding in findings.of(NEXT_ROW_ID)}
     for table in tables:
         inspections = _inspect_table(job, table)
         read += len(inspections)
         findings.add(_of_files_in_use(job, inspections))
-        if not findings.of(NEXT_ROW_ID):
+        if table.table_id not in told:
             findings.add(_row_ids(job, table, inspections))
         with job.lake.view() as view:
             findings.add(check_bounds(view.session, table))
@@ -237,6 +247,8 @@ def _repair(
         try:
             if damage == NEXT_ROW_ID:
                 repaired[damage] = _repair_row_ids(job, findings)
+            elif damage == FILE_NAN:
+                repaired[damage] = _repair_nan(job)
             elif damage == TABLE_STATISTICS:
                 repaired[damage] = sum(commit_unknown(job.lake, t) for t in _narrow_tables(job))
             else:
@@ -249,12 +261,16 @@ def _repair(
 def _repair_row_ids(job: Job, findings: Findings) -> int:
     """Raise the next row id of tables above all that their files and inlined rows hold."""
     wanted = {finding.table_id for finding in findings.of(NEXT_ROW_ID)}
+    # Not every finding was kept where there are many: then each table is looked at.
+    are_all = findings.counts[NEXT_ROW_ID] == len(findings.of(NEXT_ROW_ID))
     with job.lake.view() as view:
-        tables = [table for table in view.tables() if table.table_id in wanted]
+        tables = [t for t in view.tables() if t.table_id in wanted or not are_all]
     repaired = 0
     for table in tables:
         inspections = _inspect_table(job, table)
         if any(inspection.largest_row_id is None for inspection in inspections):
+            if table.table_id not in wanted:
+                continue
             raise DamagedLake(f"the row ids in the files of {table.full_name} cannot all be read")
         with job.lake.view() as view:
             known = largest_row_id(view.session, table.table_id)
@@ -263,10 +279,25 @@ def _repair_row_ids(job: Job, findings: Findings) -> int:
     return repaired
 
 
+def _repair_nan(job: Job) -> int:
+    """Look for NaN again, since not every finding was kept, and tell of it."""
+    with job.lake.view() as view:
+        tables = _looked_into(job, view)
+    repaired = 0
+    for table in tables:
+        findings = (f for i in _inspect_table(job, table) for f in i.findings)
+        repaired += commit_nan(job.lake, [f for f in findings if f.damage == FILE_NAN])
+    return repaired
+
+
+def _looked_into(job: Job, view: LakeView) -> list[Table]:
+    return list(chosen_tables(job, view, for_upkeep=False)) if job.tables else view.tables()
+
+
 def _narrow_tables(job: Job) -> list[Table]:
     """Return the tables whose statistics leave something out."""
     with job.lake.view() as view:
-        tables = chosen_tables(job, view, for_upkeep=False) if job.tables else view.tables()
+        tables = _looked_into(job, view)
         return [table for table in tables if any(check_bounds(view.session, table))]
 
 

@@ -1,0 +1,70 @@
+"""fsck: NaN that the statistics of a file and its table deny, which hides rows from filters."""
+
+from __future__ import annotations
+
+from math import nan
+
+from tests.interop.foreign_files import write_file
+from tests.interop.judge import Judge
+from tests.interop.palette import pair
+from tests.interop.test_fsck import look, require_clean
+from tests.support.lakes import CatalogRows, on_two_kinds
+
+_NAN = ("'nan'::DOUBLE", nan)
+_ABOVE = "SELECT count(*) FROM main.t WHERE d > 5"
+_BELOW_A_STRUCT = "SELECT count(*) FROM main.t WHERE s.f > 5"
+
+
+def _fill(judge: Judge) -> None:
+    """Write files with and without NaN, one of them registered; the table's columns move."""
+    judge.client.set_option("data_inlining_row_limit", 0)
+    judge.create_table("main.t", {"id": "INTEGER", "x": "DOUBLE", "s": "STRUCT(f FLOAT)"})
+    struct = ("{'f': 'nan'::FLOAT}", {"f": nan})
+    plain = ("{'f': 1.0}", {"f": 1.0})
+    judge.insert("main.t", [[pair(1), _NAN, plain], [pair(2), pair(1.5), struct]])
+    judge.insert("main.t", [[pair(3), pair(2.5), plain]])
+    judge.alter("main.t", "RENAME COLUMN x TO d", lambda t: t.rename_column("x", "d"))
+    judge.create_table("main.m", {"d": "DOUBLE"})
+    source = write_file(judge, "nan.parquet", {"d": "DOUBLE"}, [(nan,), (1.0,)])
+    judge.add_files("main.m", [source], [(nan,), (1.0,)])
+
+
+@on_two_kinds
+def test_nan_that_is_denied(judge: Judge) -> None:
+    _fill(judge)
+    require_clean(judge)
+    assert judge.client.sql(_ABOVE) == judge.client.sql(_BELOW_A_STRUCT) == [(1,)]
+    said = judge.catalog()
+    for table in ("ducklake_file_column_stats", "ducklake_table_column_stats"):
+        judge.change_catalog(
+            f"UPDATE {table} SET contains_nan = false WHERE contains_nan IS NOT NULL "
+            "OR (column_id = 1 AND table_id IN (SELECT table_id FROM ducklake_table "
+            "WHERE table_name = 'm'))"
+        )
+    judge.client.forget()
+    assert judge.client.sql(_ABOVE) == [(0,)], "the alarm is a true one"
+    judge.client.release()
+    assert not look(judge).findings, "no footer tells, and no catalog"
+    planned = look(judge, deep=True, max_examples=1)
+    [report] = planned.findings
+    assert (report.damage, report.count, report.repairable) == ("file_nan", 3, 3)
+    assert "has NaN, the catalog says none" in report.example
+    assert planned.is_failed
+    repaired = look(judge, deep=True, repair=True, max_examples=1)
+    assert [(r.damage, r.repaired) for r in repaired.findings] == [("file_nan", 3)]
+    assert not repaired.is_failed
+    require_clean(judge)
+    assert _told(judge.catalog()) == {**_told(said), "m": {True}}, "its footer left that open"
+    assert judge.client.sql(_ABOVE) == judge.client.sql(_BELOW_A_STRUCT) == [(1,)]
+    judge.check()
+
+
+def _told(catalog: CatalogRows) -> dict[str, set[object]]:
+    """Return, by table, what the files say of NaN; of `t` for each file and column."""
+    names = {row["table_id"]: row["table_name"] for row in catalog["ducklake_table"]}
+    told: dict[str, set[object]] = {}
+    for row in catalog["ducklake_file_column_stats"]:
+        table, has_nan = names[row["table_id"]], row["contains_nan"]
+        key = (row["data_file_id"], row["column_id"], has_nan)
+        told.setdefault(table, set()).add(has_nan if table == "m" else key)
+    return told
