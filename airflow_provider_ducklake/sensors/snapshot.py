@@ -195,12 +195,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
             if kept is not None:
                 return int(str(kept))
         first_look = self._first_look(context)
-        if first_look is None:
-            baseline = lake.head().snapshot_id
-        else:
-            snapshots = lake.snapshots()
-            older = [s.snapshot_id for s in snapshots if s.time <= first_look]
-            baseline = max(older, default=snapshots[0].snapshot_id - 1)
+        baseline = _newest_by(lake, first_look) if first_look else lake.head().snapshot_id
         self._remember(baseline, context)
         return baseline
 
@@ -218,3 +213,14 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         store = None if given(self.baseline) else context.get("task_state_store")
         if store is not None:
             store.set(_BASELINE, snapshot_id)
+
+
+def _newest_by(lake: Lake, instant: datetime) -> int:
+    """Return the newest snapshot that was there by an instant, else the one before all kept."""
+    from airflow_provider_ducklake.lake.reader import newest_by, read_snapshots
+
+    with lake.view() as view:
+        found = newest_by(view.session, instant)
+        if found is None:
+            found = read_snapshots(view.session, limit=1)[0].snapshot_id - 1
+        return found
