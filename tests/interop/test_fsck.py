@@ -22,7 +22,8 @@ from airflow_provider_ducklake.spark.operations import ingest_batches, run_opera
 from airflow_provider_ducklake.spark.report import render
 from airflow_provider_ducklake.spark.runner import LocalRunner
 from tests.interop.aftermath import life_goes_on
-from tests.interop.damage import FOR_A_PERSON, REPAIRABLE, Damage, Words, fill
+from tests.interop.damage import FOR_A_PERSON, REPAIRABLE, Damage
+from tests.interop.everything import Words, fill
 from tests.interop.judge import Judge
 from tests.support.lakes import on_two_kinds
 
