@@ -11,6 +11,7 @@ from typing import Final
 from airflow_provider_ducklake.lake.errors import DamagedLake, SafetyRefusal
 from airflow_provider_ducklake.lake.instants import before, parse_cutoff, parse_instant
 from airflow_provider_ducklake.lake.lake import Lake, LakeView
+from airflow_provider_ducklake.lake.model import Snapshot
 from airflow_provider_ducklake.lake.paths import Location, join
 from airflow_provider_ducklake.lake.reader import check_format, read_options
 from airflow_provider_ducklake.lake.references import used_locations
@@ -36,13 +37,13 @@ class CleanupPlan:
         delete: Objects to delete, then to forget.
         forget: Rows to forget without touching the object: it lies outside the data path.
         skipped: What stays scheduled, and why.
-        next_file_id: The id that the next file of the lake got after the plan.
+        head: The newest snapshot when this was planned.
     """
 
     delete: tuple[ScheduledFile, ...]
     forget: tuple[ScheduledFile, ...]
     skipped: tuple[Skipped, ...]
-    next_file_id: int
+    head: Snapshot
 
 
 def deletion_cutoff(
@@ -127,29 +128,30 @@ def plan_cleanup(
         else:
             delete.append(file)
     skipped = tuple(Skipped(reason, count) for reason, count in sorted(reasons.items()))
-    return CleanupPlan(tuple(delete), tuple(forget), skipped, view.head.next_file_id)
+    return CleanupPlan(tuple(delete), tuple(forget), skipped, view.head)
 
 
 class Watch:
     """Looks whether scheduled files were taken into use since they were planned for deletion.
 
-    A file comes into use by a new row, with a new id: so each look reads the rows that came since
-    the one before, and all looks together read the catalog about once.
+    A file comes into use by a new row, with a new id or in a new snapshot: so each look reads the
+    rows that came since the one before, and all looks together read the catalog about once.
     """
 
     def __init__(self, lake: Lake, plan: CleanupPlan) -> None:
         self._lake = lake
-        self._next_file_id = plan.next_file_id
+        self._seen = plan.head
         self._taken: set[Location] = set()
 
     def still_unused(self, files: Sequence[ScheduledFile]) -> list[ScheduledFile]:
         """Return those of some planned files that no table uses, just before deletion."""
         with self._lake.view() as view:
-            following = view.head.next_file_id
+            head, seen = view.head, self._seen
             # Ids that fall are of a catalog that was put back: it is read as a whole.
-            since = self._next_file_id if following >= self._next_file_id else None
+            is_older = head.snapshot_id < seen.snapshot_id or head.next_file_id < seen.next_file_id
+            since = None if is_older else seen
             self._taken.update(used_locations(view.session, view.data_path, since=since))
-            self._next_file_id = following
+            self._seen = head
         return [file for file in files if Location.parse(file.path).real() not in self._taken]
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.errors import DamagedLake
+from airflow_provider_ducklake.lake.model import Snapshot
 from airflow_provider_ducklake.lake.paths import Location, join
 
 _FILES: Final = (("ducklake_data_file", "data_file_id"), ("ducklake_delete_file", "delete_file_id"))
@@ -48,7 +49,7 @@ def full_path(directories: Mapping[int, str], table_id: int, path: str, relative
 
 
 def used_locations(
-    session: Session, data_path: str, *, since: int | None = None
+    session: Session, data_path: str, *, since: Snapshot | None = None
 ) -> Iterator[Location]:
     """Yield every object in a catalog's tables, of any snapshot it still knows.
 
@@ -57,8 +58,9 @@ def used_locations(
     Args:
         session: A transaction on the catalog.
         data_path: The lake's data path.
-        since: Only files whose ids were given out from this one on. Ids of files only grow, but
-            for rows that a store keeps for forks, below 0: those are yielded too.
+        since: Only files that came after this snapshot: with an id given out since, which a merge
+            does too, or in a later snapshot, where another writer may not count ids as we do. Rows
+            that a store keeps for forks have ids below 0: those are yielded too.
 
     Raises:
         DamagedLake: A file's table is not there, or a row names no file.
@@ -71,7 +73,8 @@ def used_locations(
         if since is None:
             rows = session.stream(query)
         else:
-            rows = session.stream(f"{query} WHERE {key} >= ? OR {key} < 0", (since,))
+            newer = f"{query} WHERE {key} >= ? OR {key} < 0 OR begin_snapshot > ?"
+            rows = session.stream(newer, (since.next_file_id, since.snapshot_id))
         for table_id, path, relative in rows:
             if table_id is None or path is None:
                 raise _senseless(table, f"table_id {table_id}, path {path!r}")

@@ -19,8 +19,8 @@ from airflow_provider_ducklake.lake.tables import create_table
 _LONG_AGO = "2020-01-01 00:00:00+00"
 
 
-def _add_file(session: Session, file_id: int, name: str) -> None:
-    row = [file_id, 1, 1, None, None, name, True, "parquet", 1, 9, 9, 0, None, None, None, None]
+def _add_file(session: Session, file_id: int, name: str, begin: int = 1) -> None:
+    row = [file_id, 1, begin, None, None, name, True, "parquet", 1, 9, 9, 0, None, None, None, None]
     session.insert("ducklake_data_file", [row])
 
 
@@ -63,7 +63,8 @@ def test_what_comes_into_use_meanwhile_stays(lake: Lake) -> None:
                 _add_file(session, -7, "gone-5.parquet")  # as a store keeps a row for a fork
                 _set_next(session, 3012)
             if number == 1:
-                _add_file(session, 3012, "gone-4.parquet")
+                # As a writer does who takes the greatest id there is for the last given out.
+                _add_file(session, 9, "gone-4.parquet", begin=2)
                 _set_next(session, 3013)
         unused += [file.file_id for file in watch.still_unused(batch)]
     assert unused == [0, 3]
