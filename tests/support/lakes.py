@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import shutil
@@ -18,7 +19,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from airflow_provider_ducklake.lake.identifiers import quote_identifier
+from airflow_provider_ducklake.lake.identifiers import quote_identifier, quote_literal
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.metadata_tables import BY_NAME
 from airflow_provider_ducklake.lake.store.store import CatalogStore
@@ -233,15 +234,27 @@ def _sqlite_rows(lake: LakeUnderTest) -> CatalogRows:
         connection.close()
 
 
+@functools.cache
+def _duckdb_reader() -> duckdb.DuckDBPyConnection:
+    """Return an instance for all looks: making one takes longer than a look does."""
+    return duckdb.connect(":memory:", config={"threads": 1})
+
+
 def _duckdb_rows(lake: LakeUnderTest) -> CatalogRows:
-    with duckdb.connect(lake.location.target, read_only=True) as connection:
-        names = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+    reader = _duckdb_reader()
+    reader.execute(f"ATTACH {quote_literal(lake.location.target)} AS looked_at (READ_ONLY)")
+    try:
+        names = reader.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = 'looked_at'"
+        ).fetchall()
         rows: CatalogRows = {}
         for (name,) in names:
-            result = connection.execute(f"SELECT * FROM {quote_identifier(name)}")
+            result = reader.execute(f"SELECT * FROM looked_at.{quote_identifier(name)}")
             columns = [column[0] for column in result.description or ()]
             rows[name] = [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
         return rows
+    finally:
+        reader.execute("DETACH looked_at")
 
 
 def _postgres_rows(lake: LakeUnderTest) -> CatalogRows:
