@@ -93,8 +93,8 @@ def told_without_files(text: str) -> str:
         changes = parse_changes(text)
     except UnsupportedCatalog:
         return text
-    gone = (Change("merge_adjacent", c.about) for c in changes if c.word == "deleted_from_table")
-    return format_changes((*changes, *gone))
+    gone = [Change("merge_adjacent", c.about) for c in changes if c.word == "deleted_from_table"]
+    return format_changes((*changes, *gone)) if gone else text
 
 
 @dataclass(frozen=True, slots=True)

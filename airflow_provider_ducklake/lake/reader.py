@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -86,8 +87,9 @@ def newest_by(session: Session, instant: datetime) -> int | None:
         "SELECT snapshot_id, CAST(snapshot_time AS VARCHAR) FROM {ducklake_snapshot} "
         "ORDER BY snapshot_id DESC"
     )
-    made = ((int(snapshot_id), parse_instant(text)) for snapshot_id, text in session.stream(query))
-    return next((snapshot_id for snapshot_id, time in made if time <= instant), None)
+    with closing(session.stream(query)) as snapshots:
+        made = ((int(snapshot_id), parse_instant(text)) for snapshot_id, text in snapshots)
+        return next((snapshot_id for snapshot_id, time in made if time <= instant), None)
 
 
 _SNAPSHOTS: Final = """

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.changes import Change, parse_changes
-from airflow_provider_ducklake.lake.errors import NotFound
+from airflow_provider_ducklake.lake.errors import ConfigurationError, NotFound
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.lake import LakeView
@@ -53,6 +53,17 @@ class Wanted:
 
     tables: tuple[str, ...] | None = None
     include_maintenance: bool = False
+
+    @classmethod
+    def of(cls, tables: Sequence[str] | None, include_maintenance: bool) -> Wanted:
+        """Return what somebody waits for.
+
+        Raises:
+            ConfigurationError: Tables are given, and none is named.
+        """
+        if tables is not None and not tables:
+            raise ConfigurationError("tables is given and names none: any change would count")
+        return cls(None if tables is None else tuple(tables), include_maintenance)
 
     def among(self, known: Iterable[Table]) -> tuple[list[Table], list[str]]:
         """Return the tables that are meant, and the names of those that do not exist yet."""

@@ -17,7 +17,7 @@ from airflow_provider_ducklake.hooks._values import (
     given_names,
     strings,
 )
-from airflow_provider_ducklake.lake.errors import ConfigurationError, LakeError
+from airflow_provider_ducklake.lake.errors import LakeError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -163,10 +163,8 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         from airflow_provider_ducklake.sensors._changes import Wanted
 
         names = strings(self.tables, "tables")
-        if "tables" in self._named and not names:
-            raise ConfigurationError("tables is given and names none: any change would count")
         maintenance = as_bool(self.include_maintenance, "include_maintenance")
-        return Wanted(tuple(names) or None, maintenance)
+        return Wanted.of(names if "tables" in self._named else None, maintenance)
 
     def _tell(self, found: Found, baseline: int) -> None:
         for name in found.missing:

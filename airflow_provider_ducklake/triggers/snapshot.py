@@ -67,9 +67,7 @@ class DuckLakeSnapshotTrigger(BaseTrigger):
     async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         """Look until there is what is waited for; then yield the one event."""
         lake = PolledLake(self.ducklake_conn_id, self.catalog, self.catalog_url)
-        wanted = Wanted(
-            None if self.tables is None else tuple(self.tables), self.include_maintenance
-        )
+        wanted = Wanted.of(self.tables, self.include_maintenance)
         baseline = self.baseline
 
         async def ask() -> Found:

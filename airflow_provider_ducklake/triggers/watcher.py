@@ -70,8 +70,7 @@ class DuckLakeSnapshotEventTrigger(BaseEventTrigger):
         self.tables = None if tables is None else strings(tables, "tables")
         self.include_maintenance = include_maintenance
         self.poll_interval = as_number(poll_interval, "poll_interval")
-        if self.tables == []:
-            raise ConfigurationError("tables is given and names none: any change would count")
+        self._wanted = Wanted.of(self.tables, include_maintenance)
         if self.poll_interval <= 0:
             raise ConfigurationError(f"poll_interval must be above 0, and it is {poll_interval}")
 
@@ -154,9 +153,7 @@ class DuckLakeSnapshotEventTrigger(BaseEventTrigger):
                 yield event
 
     async def _find(self, poll: Glance, lake: PolledLake, seen: int) -> Found:
-        wanted = Wanted(
-            None if self.tables is None else tuple(self.tables), self.include_maintenance
-        )
+        wanted = self._wanted
 
         def ask(view: LakeView) -> Found:
             # Where a lake was put back from a copy, ids begin again at an older one.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Protocol
@@ -59,7 +59,7 @@ class Session(ABC):
         """Run one statement; return its rows (none for DML) and the count of rows it changed."""
 
     @abstractmethod
-    def _stream(self, query: str, parameters: Sequence[Parameter]) -> Iterator[Row]:
+    def _stream(self, query: str, parameters: Sequence[Parameter]) -> Generator[Row]:
         """Yield the rows of one query, few of them in memory."""
 
     def _ids(self, ids: Sequence[int]) -> Parameter:
@@ -86,8 +86,11 @@ class Session(ABC):
         """Return all rows of a query (see the module's text for `{table}` and `?`)."""
         return self._run(self._expand(query, tables), parameters)[0]
 
-    def stream(self, query: str, parameters: Sequence[Value] = (), **tables: str) -> Iterator[Row]:
-        """Yield the rows of a query that may have millions; nothing else may be run meanwhile."""
+    def stream(self, query: str, parameters: Sequence[Value] = (), **tables: str) -> Generator[Row]:
+        """Yield the rows of a query that may have millions; nothing else may be run meanwhile.
+
+        Whoever does not read it to its end closes it.
+        """
         return self._stream(self._expand(query, tables), parameters)
 
     def value(self, query: str, parameters: Sequence[Value] = (), **tables: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
@@ -42,7 +42,7 @@ class DuckDBSession(Session):
         is_count = [column[0] for column in result.description or []] == ["Count"]
         return ([], int(rows[0][0])) if is_count and rows else (rows, -1)
 
-    def _stream(self, query: str, parameters: Sequence[Parameter]) -> Iterator[Row]:
+    def _stream(self, query: str, parameters: Sequence[Parameter]) -> Generator[Row]:
         result = self._connection.execute(query, list(parameters))
         while rows := result.fetchmany(STREAMED):
             yield from rows

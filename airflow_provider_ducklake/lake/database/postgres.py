@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Final
 
@@ -61,7 +61,7 @@ class PostgresSession(Session):
         cursor = self._connection.execute(_composed(statement), parameters)
         return (cursor.fetchall() if cursor.description else []), cursor.rowcount
 
-    def _stream(self, query: str, parameters: Sequence[Parameter]) -> Iterator[Row]:
+    def _stream(self, query: str, parameters: Sequence[Parameter]) -> Generator[Row]:
         cursor = self._connection.cursor("ducklake_stream")
         cursor.itersize = STREAMED
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
@@ -40,7 +40,7 @@ class SqliteSession(Session):
         rows = cursor.fetchall() if cursor.description else []
         return rows, cursor.rowcount
 
-    def _stream(self, query: str, parameters: Sequence[Parameter]) -> Iterator[Row]:
+    def _stream(self, query: str, parameters: Sequence[Parameter]) -> Generator[Row]:
         # Not `yield from`: that closes the cursor of a stream nobody read to its end, and by then
         # the connection may be closed.
         for row in self._connection.execute(query, parameters):  # noqa: UP028
