@@ -228,6 +228,26 @@ def test_what_the_reference_damages(judge: Judge) -> None:
     require_clean(judge)
 
 
+@pytest.mark.parametrize(("kind", "first"), [("INTEGER", None), ("DOUBLE", float("nan"))])
+@on_two_kinds
+def test_first_rows_in_several_files(judge: Judge, kind: str, first: float | None) -> None:
+    """The reference keeps no bounds of them, then those of the rows after."""
+    judge.create_table("main.t", {"id": "INTEGER", "v": kind, "p": "INTEGER"})
+    judge.alter("main.t", "SET PARTITIONED BY (p)")
+    judge.client.set_option("data_inlining_row_limit", 0)
+    judge.insert_values("main.t", (1, first, 1), (2, 7, 2))
+    (report,) = look(judge, deep=True).findings
+    unordered = "NULL" if first is None else "NULL and NaN"
+    assert f"nothing but {unordered}, but a file holds 7" in report.example
+    judge.insert_values("main.t", (3, 3, 1))
+    (report,) = look(judge, deep=True, repair=True).findings
+    assert (report.damage, report.repaired) == ("table_statistics", 1)
+    judge.client.forget()
+    judge.check_counts("main.t", {"v = 7": 1, "v = 3": 1})
+    judge.check_statistics()
+    require_clean(judge)
+
+
 @on_two_kinds
 def test_row_ids_of_several_tables(judge: Judge) -> None:
     """One table's counter that is too low does not keep fsck from looking at the others'."""

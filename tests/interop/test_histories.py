@@ -64,7 +64,9 @@ class History(RuleBasedStateMachine):
         """A stock client writes, in one transaction or several; then an operation of ours runs."""
         self.sound = False  # until it went well: what follows a failure only hides it
         rows_only = all(kind in ROW_STATEMENTS for kind, _, _ in statements)
-        if together and rows_only and statements and self.writer.shapes:
+        writer = self.writer
+        has_rows = not any(map(writer.awaits_first_rows, writer.shapes))
+        if together and rows_only and statements and writer.shapes and has_rows:
             with self.judge.transaction():
                 self._write(statements)
         else:

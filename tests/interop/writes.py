@@ -77,29 +77,21 @@ class Writer:
     def rows(self, table: str, number: int, seed: int) -> list[list[Pair]]:
         """Return new rows for a table: a fresh key, then values from the pools."""
         rows = []
-        has_values = self._columns_with_values(table)
         for position in range(number):
-            values = [(str(self._next_key), self._next_key)]
-            others = list(self.shapes[table].items())[1:]
-            for at, (_, type_name) in enumerate(others):
-                value = pick(type_name, seed + position * (at + 1))
-                while value[1] is None and not has_values[at + 1]:
-                    value = pick(type_name, seed := seed + 1)
-                values.append(value)
-            rows.append(values)
+            others = list(self.shapes[table].values())[1:]
+            values = (pick(name, seed + position * (at + 1)) for at, name in enumerate(others))
+            rows.append([(str(self._next_key), self._next_key), *values])
             self._next_key += 1
         return rows
 
-    def _columns_with_values(self, table: str) -> list[bool]:
-        """Tell of which columns a partitioned table has known a value; of others all columns.
+    def awaits_first_rows(self, table: str) -> bool:
+        """Tell whether a table is partitioned and has had no rows yet.
 
         Fault of the reference: of the first rows, where they become several files and the first
-        holds nothing but NULL, it keeps that; and narrows a table's bounds to the rows after.
+        holds only NULL or NaN in a column, it keeps that; and narrows a table's bounds to the rows
+        after. So those are one row, in a transaction of its own.
         """
-        if table not in self.keys:
-            return [True] * len(self.shapes[table])
-        rows = self.judge.table(table).rows.values()
-        return [any(row[at] is not None for row in rows) for at in range(len(self.shapes[table]))]
+        return table in self.keys and self.judge.table(table).next_row_id == 0
 
     def new_name(self, prefix: str) -> str:
         """Return a name that nothing has had."""
@@ -121,6 +113,7 @@ class Writer:
             self.partition(name, seed)
 
     def _insert(self, table: str, number: int, seed: int) -> bool:
+        number = 1 if self.awaits_first_rows(table) else number
         self.judge.insert(table, self.rows(table, number, seed))
         return True
 
