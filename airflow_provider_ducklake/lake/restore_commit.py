@@ -291,8 +291,9 @@ def _restore_inlined(
     session.insert("ducklake_inlined_data_tables", [(table.table_id, name, writer.schema_version)])
 
 
-def _inlined_shape(columns: Iterable[Column]) -> list[tuple[str, str]]:
-    return [(column.name, column.sql_type) for column in columns]
+def _inlined_shape(columns: Iterable[Column]) -> list[tuple[int, str, str]]:
+    """Return what an inlined table holds: clients find its columns by id, as they do in files."""
+    return [(c.column_id, c.name, c.type) for column in columns for c in column.walk()]
 
 
 def _refresh_statistics(

@@ -228,17 +228,12 @@ def test_what_the_reference_damages(judge: Judge) -> None:
     require_clean(judge)
 
 
-@pytest.mark.parametrize(("kind", "first"), [("INTEGER", None), ("DOUBLE", float("nan"))])
 @on_two_kinds
-def test_first_rows_in_several_files(judge: Judge, kind: str, first: float | None) -> None:
+def test_first_rows_in_several_files(judge: Judge) -> None:
     """The reference keeps no bounds of them, then those of the rows after."""
-    judge.create_table("main.t", {"id": "INTEGER", "v": kind, "p": "INTEGER"})
-    judge.alter("main.t", "SET PARTITIONED BY (p)")
-    judge.client.set_option("data_inlining_row_limit", 0)
-    judge.insert_values("main.t", (1, first, 1), (2, 7, 2))
+    first_rows_in_two_files(judge, "INTEGER", None)
     (report,) = look(judge, deep=True).findings
-    unordered = "NULL" if first is None else "NULL and NaN"
-    assert f"nothing but {unordered}, but a file holds 7" in report.example
+    assert "nothing but NULL, but a file holds 7" in report.example
     judge.insert_values("main.t", (3, 3, 1))
     (report,) = look(judge, deep=True, repair=True).findings
     assert (report.damage, report.repaired) == ("table_statistics", 1)
@@ -246,6 +241,34 @@ def test_first_rows_in_several_files(judge: Judge, kind: str, first: float | Non
     judge.check_counts("main.t", {"v = 7": 1, "v = 3": 1})
     judge.check_statistics()
     require_clean(judge)
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
+@on_two_kinds
+def test_bounds_beside_nan(judge: Judge, kind: str) -> None:
+    """The reference forgets the bounds where a file has only NaN, then never applies any."""
+    first_rows_in_two_files(judge, kind, float("nan"))
+    require_clean(judge)
+    for number, value in enumerate((3, float("nan"), 4)):
+        judge.insert_values("main.t", (3 + number, value, 1))
+    (bounds,) = (
+        (row["min_value"], row["max_value"])
+        for row in judge.catalog()["ducklake_table_column_stats"]
+        if row["column_id"] == 2
+    )
+    assert bounds != ("3.0", "7.0"), "they would be right"
+    judge.client.forget()
+    judge.check_counts("main.t", {"v = 7": 1, "v = 3": 1, "v < 4": 1, "v > 6": 3, "isnan(v)": 2})
+    judge.check_statistics()
+    require_clean(judge)
+
+
+def first_rows_in_two_files(judge: Judge, kind: str, value: float | None) -> None:
+    """Let a stock client insert them, the first file with this value and the second with 7."""
+    judge.create_table("main.t", {"id": "INTEGER", "v": kind, "p": "INTEGER"})
+    judge.alter("main.t", "SET PARTITIONED BY (p)")
+    judge.client.set_option("data_inlining_row_limit", 0)
+    judge.insert_values("main.t", (1, value, 1), (2, 7, 2))
 
 
 @on_two_kinds

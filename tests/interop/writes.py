@@ -88,8 +88,8 @@ class Writer:
         """Tell whether a table is partitioned and has had no rows yet.
 
         Fault of the reference: of the first rows, where they become several files and the first
-        holds only NULL or NaN in a column, it keeps that; and narrows a table's bounds to the rows
-        after. So those are one row, in a transaction of its own.
+        holds only NULL in a column, it keeps that; and narrows a table's bounds to the rows after.
+        So those are one row, in a transaction of its own.
         """
         return table in self.keys and self.judge.table(table).next_row_id == 0
 
