@@ -97,6 +97,45 @@ def test_files_of_old_and_new_shapes(judge: Judge) -> None:
     judge.check_soundness()
 
 
+@pytest.mark.parametrize("inlined", [0, 10], ids=["files", "inlined"])
+def test_a_default_that_a_stock_client_lost(judge: Judge, inlined: int) -> None:
+    """Snapshots show the default of a field, and later ones NULL; upkeep changes neither."""
+    judge.client.set_option("data_inlining_row_limit", inlined)
+    judge.create_table("main.t", {"id": "INTEGER", "s": "STRUCT(x INTEGER)"})
+    judge.insert("main.t", [[("1", 1), ("{x: 1}", {"x": 1})]])
+    judge.insert("main.t", [[("2", 2), ("{x: 2}", {"x": 2})]])
+    judge.alter(
+        "main.t",
+        "ADD COLUMN s.y INTEGER DEFAULT 5",
+        lambda t: t.convert_column("s", lambda pairs: (*pairs, ("y", 5))),
+    )
+    judge.insert("main.t", [[("3", 3), ("{x: 3, y: 3}", {"x": 3, "y": 3})]])
+    with_default = judge.model.head
+    judge.alter(
+        "main.t",
+        "RENAME COLUMN s.y TO z",
+        lambda t: t.convert_column(
+            "s", lambda pairs: (pairs[0], ("z", None if pairs[1][1] == 5 else pairs[1][1]))
+        ),
+    )
+    judge.insert("main.t", [[("4", 4), ("{x: 4, z: 4}", {"x": 4, "z": 4})]])
+    without = judge.model.head
+    upkeep = ("merge_adjacent_files", "flush_inlined_data", "merge_adjacent_files")
+    for name in upkeep:
+        judge.upkeep(name)
+    judge.check()
+    for snapshot in (with_default, without, with_default):
+        judge.restore(snapshot, "main.t")
+        for name in upkeep:
+            judge.upkeep(name)
+        judge.check()
+    judge.expire(judge.model.kept[:-1], retain_last=1)
+    judge.upkeep("merge_adjacent_files")
+    judge.check()
+    judge.check_counts("main.t", {"s.y = 5": 2, "s.y IS NULL": 0, "s.y = 3": 1})
+    judge.check_soundness()
+
+
 @pytest.mark.timeout(0)
 def test_any_changes(lake_factory: LakeFactory) -> None:
     """Every kept snapshot shows what it must, whatever was changed between whatever rows."""
