@@ -44,8 +44,12 @@ class ColumnStatistics:
 
     @property
     def is_only_null(self) -> bool:
-        """Whether the column holds nothing but NULL."""
-        return self.value_count == 0 and bool(self.null_count)
+        """Whether the column holds nothing but NULL.
+
+        DuckDB counts the NULLs of structs in lists twice: counts alone do not tell.
+        """
+        bounds = (self.min_value, self.max_value)
+        return self.value_count == 0 and bool(self.null_count) and bounds == (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +92,13 @@ def merge_into_table(
     contains_nan = None
     if column.type in FLOATING:
         contains_nan = _any([part.contains_nan if part else None for part in parts])
-    bounded = [part for part in parts if part is None or not part.only_null]
-    lower = bound_of(column.type, [p.min_value if p else None for p in bounded], smallest=True)
-    upper = bound_of(column.type, [p.max_value if p else None for p in bounded], smallest=False)
+    if current is not None and all(s is not None and s.is_only_null for s in files):
+        # Also where it is not for us to say: a stock client gives a BLOB bounds.
+        lower, upper = current.min_value, current.max_value
+    else:
+        bounded = [part for part in parts if part is None or not part.only_null]
+        lower = bound_of(column.type, [p.min_value if p else None for p in bounded], smallest=True)
+        upper = bound_of(column.type, [p.max_value if p else None for p in bounded], smallest=False)
     return TableColumnStatistics(column.column_id, contains_null, contains_nan, lower, upper)
 
 

@@ -225,6 +225,26 @@ def test_blobs_are_found_in_files_we_write(judge: Judge) -> None:
     judge.check_counts("main.t", found)
 
 
+def test_null_leaves_the_bounds_a_stock_client_gave(judge: Judge) -> None:
+    """They are of a BLOB, for which this package gives none, and the next INSERT widens them."""
+    judge.create_table("main.t", {"id": "INTEGER", "b": "BLOB"})
+    empty = judge.model.head
+    judge.insert_values("main.t", (1, None))
+    judge.insert_values("main.t", *((i, b"\x05") for i in range(2, 30)))
+    judge.upkeep(FLUSH)
+    judge.check_soundness()
+    judge.restore(empty, "main.t")
+    judge.check_soundness()
+    judge.insert_values("main.t", *((i, b"\x09") for i in range(30, 60)))
+    judge.check_soundness()
+    (bounds,) = [
+        (row["min_value"], row["max_value"])
+        for row in judge.catalog()["ducklake_table_column_stats"]
+        if row["column_id"] == 2
+    ]
+    assert bounds == ("05", "09")
+
+
 def test_unknown_table_changes_nothing(judge: Judge) -> None:
     """A table that does not exist is named, and the catalog stays byte for byte."""
     judge.create_table("main.t", {"id": "INTEGER"})

@@ -263,6 +263,29 @@ def test_bounds_beside_nan(judge: Judge, kind: str) -> None:
     require_clean(judge)
 
 
+@on_two_kinds
+def test_null_structs_in_lists(judge: Judge) -> None:
+    """The reference counts their NULLs twice, and leaves the values beside them out of bounds."""
+    types = {"id": "INTEGER", "l": "STRUCT(e INTEGER)[]"}
+    beside_null = ("[{'e': 9}, NULL]", [{"e": 9}, None])
+    for table in ("main.t", "main.u"):
+        judge.create_table(table, types)
+    judge.client.set_option("data_inlining_row_limit", 0)
+    for table in ("main.t", "main.u"):
+        judge.insert(table, [[("1", 1), ("[{'e': 7}]", [{"e": 7}])]])
+    judge.insert("main.t", [[("2", 2), beside_null]])
+    judge.ingest("main.u", types, [[("2", 2), beside_null]])
+    judge.client.forget()
+    judge.check_counts("main.u", {"l[1].e = 7": 1, "l[1].e = 9": 1})
+    asked = "SELECT count(*) FROM main.t WHERE l[1].e = 9"
+    assert judge.client.sql(asked) == [(0,)], "the alarm is a true one"
+    (report,) = look(judge, deep=True, repair=True).findings
+    assert (report.damage, report.count, report.repaired) == ("table_statistics", 1, 1)
+    judge.client.forget()
+    assert judge.client.sql(asked) == [(1,)]
+    require_clean(judge)
+
+
 def first_rows_in_two_files(judge: Judge, kind: str, value: float | None) -> None:
     """Let a stock client insert them, the first file with this value and the second with 7."""
     judge.create_table("main.t", {"id": "INTEGER", "v": kind, "p": "INTEGER"})

@@ -17,7 +17,7 @@ from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from tests.interop.evolution import EVOLUTION
+from tests.interop.evolution import EVOLUTION, forget_bounds_in_lists
 from tests.interop.judge import Judge
 from tests.interop.palette import VALUES
 from tests.interop.upkeep import OPERATIONS, Maintainer
@@ -99,6 +99,7 @@ class History(RuleBasedStateMachine):
                 self.check_filters()
                 self.judge.check_statistics(extremes=False)
                 self.judge.check_catalog()
+                forget_bounds_in_lists(self.judge)
                 self.judge.check_soundness()
         finally:
             self.judge.close()

@@ -82,6 +82,18 @@ def test_a_file_of_nulls_has_no_say_in_bounds() -> None:
     assert (result.min_value, result.max_value, result.contains_null) == ("1", "5", True)
 
 
+def test_a_file_of_nulls_leaves_bounds_that_only_others_give() -> None:
+    current = TableColumnStatistics(1, False, None, "00FF", "00FF")
+    result = merged("blob", current, of(None, None, nulls=4, values=0))
+    assert (result.min_value, result.max_value, result.contains_null) == ("00FF", "00FF", True)
+
+
+def test_a_file_with_bounds_holds_values_whatever_it_counts() -> None:
+    current = TableColumnStatistics(1, False, None, "3", "7")
+    result = merged("int32", current, of("9", "9", nulls=2, values=0))
+    assert (result.min_value, result.max_value) == ("3", "9")
+
+
 def test_bounds_only_widen() -> None:
     current = TableColumnStatistics(1, False, None, "3", "7")
     result = merged("int32", current, of("10", "12"), of("4", "5"))
