@@ -233,7 +233,7 @@ def test_first_rows_in_several_files(judge: Judge) -> None:
     """The reference keeps no bounds of them, then those of the rows after."""
     first_rows_in_two_files(judge, "INTEGER", None)
     (report,) = look(judge, deep=True).findings
-    assert "nothing but NULL, but a file holds 7" in report.example
+    assert "nothing but NULL, but a file holds '7'" in report.example
     judge.insert_values("main.t", (3, 3, 1))
     (report,) = look(judge, deep=True, repair=True).findings
     assert (report.damage, report.repaired) == ("table_statistics", 1)

@@ -117,7 +117,7 @@ def _missing(
     lows = [file.min_value for file in files if file.min_value is not None]
     highs = [file.max_value for file in files if file.max_value is not None]
     if known.min_value is None and known.max_value is None:
-        return f"nothing but NULL, but a file holds {lows[0]}" if lows and highs else None
+        return f"nothing but NULL, but a file holds {lows[0]!r}" if lows and highs else None
     for bound, texts, smallest in (
         (known.min_value, lows, True),
         (known.max_value, highs, False),
