@@ -85,13 +85,12 @@ def add_rows(
                 merged.append(extra)
             continue
         result = merge_into_table(column, known, per_file)
-        had_values = known is not None and not known.is_only_null
         has_values = any(part is None or not part.is_only_null for part in per_file)
-        if (had_values or has_values) and None in (result.min_value, result.max_value):
+        if has_values and None in (result.min_value, result.max_value):
             unknown.append(column.column_id)
             continue
         merged.append(result)
-        if has_values and known is not None and not had_values:
+        if has_values and known is not None and known.is_only_null:
             bounded = [part for part in per_file if part and part.min_value is not None]
             first_values[column.column_id] = len(bounded)
     unknown += _with_older_values(session, table.table_id, first_values)

@@ -153,11 +153,9 @@ class DuckLakeSnapshotEventTrigger(BaseEventTrigger):
                 yield event
 
     async def _find(self, poll: Glance, lake: PolledLake, seen: int) -> Found:
-        wanted = self._wanted
-
         def ask(view: LakeView) -> Found:
             # Where a lake was put back from a copy, ids begin again at an older one.
-            return look(view, wanted, seen if seen <= view.head.snapshot_id else -1)
+            return look(view, self._wanted, seen if seen <= view.head.snapshot_id else -1)
 
-        found = poll.find(wanted, seen)
+        found = poll.find(self._wanted, seen)
         return await lake.look(ask) if found is None else found
