@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from airflow_provider_ducklake.kernels.any_value import LeafPredicate, any_value
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.identifiers import quote_identifier, quote_literal
 from airflow_provider_ducklake.lake.types import FLOATING
@@ -21,9 +22,6 @@ _ADVICE = {
 }
 # What the error says that `guard_zeros` raises.
 NEGATIVE_ZERO: Final = "ducklake: a negative zero"
-
-# Returns a predicate over a value of a type without children; None: never true.
-_Leaf = Callable[[str, Column], str | None]
 
 
 def guard_exactness(columns: Iterable[Column]) -> str | None:
@@ -54,7 +52,7 @@ def guard_zeros(columns: Iterable[Column]) -> str | None:
     Returns:
         The select list, or None when no column has floating-point numbers.
     """
-    return _guards(columns, _negative_zero, lambda _: quote_literal(NEGATIVE_ZERO))
+    return _guards(columns, _negative_zero, lambda _: quote_literal(NEGATIVE_ZERO), _has_zero)
 
 
 def is_rounded(kind: str, column: Column) -> bool:
@@ -77,12 +75,17 @@ def integer_sql(value: str, column: Column) -> str:
     return f"CASE WHEN {value} IS NULL OR {integer} IS NOT NULL THEN {integer} ELSE {failure} END"
 
 
-def _guards(columns: Iterable[Column], leaf: _Leaf, message: Callable[[Column], str]) -> str | None:
+def _guards(
+    columns: Iterable[Column],
+    leaf: LeafPredicate,
+    message: Callable[[Column], str],
+    sieve: LeafPredicate | None = None,
+) -> str | None:
     parts = []
     has_guard = False
     for column in columns:
         name = quote_identifier(column.name)
-        predicate = _any(name, column, leaf)
+        predicate = any_value(name, column, leaf, sieve)
         if predicate is None:
             parts.append(name)
         else:
@@ -107,6 +110,10 @@ def _negative_zero(value: str, column: Column) -> str | None:
     return f"({value} = 0 AND signbit({value}))"
 
 
+def _has_zero(values: str, column: Column) -> str | None:
+    return f"list_contains({values}, 0)" if column.type in FLOATING else None
+
+
 def _inexact(value: str, column: Column) -> str | None:
     """Return a predicate, true when the value would change."""
     if column.type in ("int128", "uint128"):
@@ -121,40 +128,3 @@ def _inexact(value: str, column: Column) -> str | None:
     if column.type == "timetz":
         return f"coalesce(date_part('timezone', {value}) <> 0, false)"
     return None
-
-
-def _any(value: str, column: Column, leaf: _Leaf) -> str | None:
-    """Return a predicate, true for the value or something inside it; None: never."""
-    if column.type == "struct":
-        return _any_of(
-            _any(f"struct_extract({value}, {quote_literal(child.name)})", child, leaf)
-            for child in column.children
-        )
-    if column.type == "list":
-        return _any_inside(value, column.children[0], leaf)
-    if column.type == "map":
-        key, item = column.children
-        return _any_of(
-            (
-                _any_inside(f"map_keys({value})", key, leaf),
-                _any_inside(f"map_values({value})", item, leaf),
-            )
-        )
-    return leaf(value, column)
-
-
-def _any_inside(values: str, element: Column, leaf: _Leaf) -> str | None:
-    # One variable name for every depth: an inner lambda shadows the outer one, as it should.
-    predicate = _any("v", element, leaf)
-    if predicate is None:
-        return None
-    found = f"list_bool_or(list_transform({values}, lambda v: {predicate}))"
-    if leaf is _negative_zero and element.type in FLOATING:
-        # Long lists of numbers, as of embeddings, are searched for any zero far faster.
-        found = f"CASE WHEN list_contains({values}, 0) THEN {found} END"
-    return f"coalesce({found}, false)"
-
-
-def _any_of(predicates: Iterable[str | None]) -> str | None:
-    known = [predicate for predicate in predicates if predicate is not None]
-    return f"({' OR '.join(known)})" if known else None

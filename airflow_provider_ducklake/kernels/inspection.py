@@ -17,7 +17,7 @@ from airflow_provider_ducklake.kernels.connection import (
 from airflow_provider_ducklake.kernels.file_facts import typed
 from airflow_provider_ducklake.kernels.file_schema import ParquetField, read_file_schema, scan_sql
 from airflow_provider_ducklake.kernels.footer import footer_file, read_footer
-from airflow_provider_ducklake.kernels.nan_check import columns_with_nan, float_columns
+from airflow_provider_ducklake.kernels.nan_check import columns_with_nan
 from airflow_provider_ducklake.kernels.parquet import ROW_ID, ROW_ID_FIELD
 from airflow_provider_ducklake.kernels.partitioning import partition_keys
 from airflow_provider_ducklake.lake.columns import Column, leaves
@@ -27,7 +27,7 @@ from airflow_provider_ducklake.lake.fsck.findings import Finding
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
 from airflow_provider_ducklake.lake.model import DataFile, NameMapEntry, PartitionSpec
 from airflow_provider_ducklake.lake.statistics import ColumnStatistics
-from airflow_provider_ducklake.lake.types import WITHOUT_BOUNDS
+from airflow_provider_ducklake.lake.types import FLOATING, WITHOUT_BOUNDS
 from airflow_provider_ducklake.storage import ObjectNotFound
 
 # The catalog's text of these is not what a cast understands.
@@ -119,7 +119,8 @@ def _nan(
     connection: duckdb.DuckDBPyConnection, task: InspectTask, settings: KernelSettings
 ) -> Iterator[Finding]:
     said = {s.column_id for s in task.statistics if s.contains_nan is False}
-    suspects = said & float_columns(task.columns)
+    floating = [leaf for leaf in leaves(task.columns) if leaf.type in FLOATING]
+    suspects = [leaf for leaf in floating if leaf.column_id in said]
     if not suspects:
         return
     file = task.file

@@ -13,16 +13,35 @@ from tests.support.lakes import CatalogRows, on_two_kinds
 _NAN = ("'nan'::DOUBLE", nan)
 _ABOVE = "SELECT count(*) FROM main.t WHERE d > 5"
 _BELOW_A_STRUCT = "SELECT count(*) FROM main.t WHERE s.f > 5"
+_IN_A_LIST = "SELECT count(*) FROM main.t WHERE l[1] > 5"
+_BELOW_A_LIST = "SELECT count(*) FROM main.t WHERE ls[1].f > 5"
+_FILTERS = (_ABOVE, _BELOW_A_STRUCT, _IN_A_LIST, _BELOW_A_LIST)
+
+
+# Columns of lists and a map, each with one floating-point leaf, and values with and without NaN.
+_WITHIN = {"l": "DOUBLE[]", "ls": "STRUCT(f DOUBLE)[]", "m": "MAP(VARCHAR, DOUBLE[])"}
+_ROW = [
+    ("[1.0, NULL]", [1.0, None]),
+    ("[{'f': 1.0}, NULL]", [{"f": 1.0}, None]),
+    ("MAP {'a': [1.0]}", {"a": [1.0]}),
+]
+_NANS = [
+    ("['nan'::DOUBLE]", [nan]),
+    ("[{'f': 'nan'::DOUBLE}]", [{"f": nan}]),
+    ("MAP {'a': NULL, 'b': ['nan'::DOUBLE]}", {"a": None, "b": [nan]}),
+]
 
 
 def _fill(judge: Judge) -> None:
     """Write files with and without NaN, one of them registered; the table's columns move."""
     judge.client.set_option("data_inlining_row_limit", 0)
-    judge.create_table("main.t", {"id": "INTEGER", "x": "DOUBLE", "s": "STRUCT(f FLOAT)"})
+    judge.create_table(
+        "main.t", {"id": "INTEGER", "x": "DOUBLE", "s": "STRUCT(f FLOAT)", **_WITHIN}
+    )
     struct = ("{'f': 'nan'::FLOAT}", {"f": nan})
     plain = ("{'f': 1.0}", {"f": 1.0})
-    judge.insert("main.t", [[pair(1), _NAN, plain], [pair(2), pair(1.5), struct]])
-    judge.insert("main.t", [[pair(3), pair(2.5), plain]])
+    judge.insert("main.t", [[pair(1), _NAN, plain, *_ROW], [pair(2), pair(1.5), struct, *_NANS]])
+    judge.insert("main.t", [[pair(3), pair(2.5), plain, *_ROW]])
     judge.alter("main.t", "RENAME COLUMN x TO d", lambda t: t.rename_column("x", "d"))
     judge.create_table("main.m", {"d": "DOUBLE"})
     source = write_file(judge, "nan.parquet", {"d": "DOUBLE"}, [(nan,), (1.0,)])
@@ -33,7 +52,7 @@ def _fill(judge: Judge) -> None:
 def test_nan_that_is_denied(judge: Judge) -> None:
     _fill(judge)
     require_clean(judge)
-    assert judge.client.sql(_ABOVE) == judge.client.sql(_BELOW_A_STRUCT) == [(1,)]
+    assert _answers(judge) == [1, 1, 1, 1]
     said = judge.catalog()
     for table in ("ducklake_file_column_stats", "ducklake_table_column_stats"):
         judge.change_catalog(
@@ -42,21 +61,25 @@ def test_nan_that_is_denied(judge: Judge) -> None:
             "WHERE table_name = 'm'))"
         )
     judge.client.forget()
-    assert judge.client.sql(_ABOVE) == [(0,)], "the alarm is a true one"
+    assert _answers(judge) == [0, 0, 0, 0], "the alarm is a true one"
     judge.client.release()
     assert not look(judge).findings, "no footer tells, and no catalog"
     planned = look(judge, deep=True, max_examples=1)
     [report] = planned.findings
-    assert (report.damage, report.count, report.repairable) == ("file_nan", 3, 3)
+    assert (report.damage, report.count, report.repairable) == ("file_nan", 6, 6)
     assert "has NaN, the catalog says none" in report.example
     assert planned.is_failed
     repaired = look(judge, deep=True, repair=True, max_examples=1)
-    assert [(r.damage, r.repaired) for r in repaired.findings] == [("file_nan", 3)]
+    assert [(r.damage, r.repaired) for r in repaired.findings] == [("file_nan", 6)]
     assert not repaired.is_failed
     require_clean(judge)
     assert _told(judge.catalog()) == {**_told(said), "m": {True}}, "its footer left that open"
-    assert judge.client.sql(_ABOVE) == judge.client.sql(_BELOW_A_STRUCT) == [(1,)]
+    assert _answers(judge) == [1, 1, 1, 1]
     judge.check()
+
+
+def _answers(judge: Judge) -> list[int]:
+    return [judge.client.sql(query)[0][0] for query in _FILTERS]
 
 
 def _told(catalog: CatalogRows) -> dict[str, set[object]]:
