@@ -119,8 +119,7 @@ def _nan(
     connection: duckdb.DuckDBPyConnection, task: InspectTask, settings: KernelSettings
 ) -> Iterator[Finding]:
     said = {s.column_id for s in task.statistics if s.contains_nan is False}
-    floating = [leaf for leaf in leaves(task.columns) if leaf.type in FLOATING]
-    suspects = [leaf for leaf in floating if leaf.column_id in said]
+    suspects = said & {leaf.column_id for leaf in leaves(task.columns) if leaf.type in FLOATING}
     if not suspects:
         return
     file = task.file

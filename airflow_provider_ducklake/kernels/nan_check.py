@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import duckdb
 
@@ -19,7 +19,7 @@ def columns_with_nan(
     file: DataFile,
     local: str,
     columns: Sequence[Column],
-    suspects: Sequence[Column],
+    suspects: Container[int],
 ) -> list[Column]:
     """Return those of some columns that hold NaN, by reading them: no footer tells.
 
@@ -28,13 +28,13 @@ def columns_with_nan(
         file: The file.
         local: Local path of its bytes.
         columns: Top-level columns of its table.
-        suspects: Floating-point columns at or below those, inside lists and maps too.
+        suspects: Ids of floating-point columns at or below those, inside lists and maps too.
 
     Raises:
         BadInput: The file is broken, or is not of such columns.
         StorageError: The file cannot be read.
     """
-    asked = [(top, leaf) for top in columns for leaf in top.leaves() if leaf in suspects]
+    asked = [(top, leaf) for top in columns for leaf in top.leaves() if leaf.column_id in suspects]
     read = list(dict.fromkeys(top for top, _ in asked))
     projection = project(connection, file, local, read)
     # An aggregate: DuckDB's filters on Parquet files lose rows with NaN.
@@ -49,6 +49,6 @@ def columns_with_nan(
 
 def _has_nan(top: Column, leaf: Column) -> str | None:
     def is_nan(value: str, column: Column) -> str | None:
-        return f"isnan({value})" if column == leaf else None
+        return f"isnan({value})" if column is leaf else None
 
     return any_value(quote_identifier(top.name), top, is_nan)

@@ -17,7 +17,6 @@ _IN_A_LIST = "SELECT count(*) FROM main.t WHERE l[1] > 5"
 _BELOW_A_LIST = "SELECT count(*) FROM main.t WHERE ls[1].f > 5"
 _FILTERS = (_ABOVE, _BELOW_A_STRUCT, _IN_A_LIST, _BELOW_A_LIST)
 
-
 # Columns of lists and a map, each with one floating-point leaf, and values with and without NaN.
 _WITHIN = {"l": "DOUBLE[]", "ls": "STRUCT(f DOUBLE)[]", "m": "MAP(VARCHAR, DOUBLE[])"}
 _ROW = [
