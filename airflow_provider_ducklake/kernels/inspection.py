@@ -20,7 +20,7 @@ from airflow_provider_ducklake.kernels.footer import footer_file, read_footer
 from airflow_provider_ducklake.kernels.nan_check import columns_with_nan
 from airflow_provider_ducklake.kernels.parquet import ROW_ID, ROW_ID_FIELD
 from airflow_provider_ducklake.kernels.partitioning import partition_keys
-from airflow_provider_ducklake.lake.columns import Column, leaves
+from airflow_provider_ducklake.lake.columns import Column, leaf_paths, leaves
 from airflow_provider_ducklake.lake.errors import BadInput, LakeError
 from airflow_provider_ducklake.lake.fsck.bounds import FILE_NAN
 from airflow_provider_ducklake.lake.fsck.findings import Finding
@@ -128,8 +128,9 @@ def _nan(
             found = columns_with_nan(connection, file, local, task.columns, suspects)
     except (BadInput, ObjectNotFound):
         return  # other checks tell of such a file
+    paths = leaf_paths(task.columns)
     for column in found:
-        message = f"column {column.name!r} has NaN, the catalog says none"
+        message = f"column {paths[column.column_id]} has NaN, the catalog says none"
         finding = _finding(file, FILE_NAN, message)
         yield replace(finding, ids=(*finding.ids, column.column_id))
 
@@ -182,11 +183,12 @@ def _statistics(
 ) -> Iterator[Finding]:
     told = {statistics.column_id: statistics for statistics in task.statistics}
     top_level = {column.column_id for column in task.columns}
+    paths = leaf_paths(task.columns)
     for column in leaves(task.columns):
         said, field = told.get(column.column_id), found.get(column.column_id)
         if said is None or field is None or field.statistics is None:
             continue
-        truth, where = field.statistics, f"column {column.name!r}"
+        truth, where = field.statistics, f"column {paths[column.column_id]}"
         # Below a struct, footers and catalogs count the NULLs of parents differently.
         if column.column_id in top_level and said.null_count == 0 and truth.null_count:
             message = f"{where} has {truth.null_count} NULLs, the catalog says none"

@@ -71,6 +71,21 @@ def leaves(columns: Iterable[Column]) -> Iterator[Column]:
         yield from column.leaves()
 
 
+def leaf_paths(columns: Iterable[Column], above: str = "") -> dict[int, str]:
+    """Return what people call each scalar column, by its id: `s.f`, `tags.element`, `m.key`.
+
+    Args:
+        columns: Columns of one level.
+        above: Path of what holds them, with a dot at its end; empty for top-level columns.
+    """
+    paths: dict[int, str] = {}
+    for column in columns:
+        path = above + column.name
+        below = leaf_paths(column.children, f"{path}.")
+        paths |= below if column.is_nested else {column.column_id: path}
+    return paths
+
+
 def find_column(columns: Iterable[Column], name: str) -> Column | None:
     """Return the top-level column of that name, compared without case as DuckDB does."""
     wanted = name.lower()

@@ -281,6 +281,7 @@ def test_null_structs_in_lists(judge: Judge) -> None:
     assert judge.client.sql(asked) == [(0,)], "the alarm is a true one"
     (report,) = look(judge, deep=True, repair=True).findings
     assert (report.damage, report.count, report.repaired) == ("table_statistics", 1, 1)
+    assert "main.t says of column l.element.e: at most 7" in report.example
     judge.client.forget()
     assert judge.client.sql(asked) == [(1,)]
     require_clean(judge)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from math import nan
 
+from airflow_provider_ducklake.spark.operations import run_operation
+from airflow_provider_ducklake.spark.runner import LocalRunner
 from tests.interop.foreign_files import write_file
 from tests.interop.judge import Judge
 from tests.interop.palette import pair
@@ -68,6 +72,7 @@ def test_nan_that_is_denied(judge: Judge) -> None:
     assert (report.damage, report.count, report.repairable) == ("file_nan", 6, 6)
     assert "has NaN, the catalog says none" in report.example
     assert planned.is_failed
+    assert _columns_told(judge) == {"d", "s.f", "l.element", "ls.element.f", "m.value.element"}
     repaired = look(judge, deep=True, repair=True, max_examples=1)
     assert [(r.damage, r.repaired) for r in repaired.findings] == [("file_nan", 6)]
     assert not repaired.is_failed
@@ -75,6 +80,19 @@ def test_nan_that_is_denied(judge: Judge) -> None:
     assert _told(judge.catalog()) == {**_told(said), "m": {True}}, "its footer left that open"
     assert _answers(judge) == [1, 1, 1, 1]
     judge.check()
+
+
+def _columns_told(judge: Judge) -> set[str]:
+    lines: list[str] = []
+    run_operation(
+        "fsck",
+        judge.operations.open(),
+        {"deep": "true"},
+        runner=LocalRunner(),
+        report=lines.append,
+    )
+    messages = (json.loads(line)["message"] for line in lines)
+    return {name for message in messages for name in re.findall(r"column (\S+) has NaN", message)}
 
 
 def _answers(judge: Judge) -> list[int]:

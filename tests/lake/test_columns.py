@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from airflow_provider_ducklake.lake.columns import parse_columns
+from airflow_provider_ducklake.lake.columns import leaf_paths, parse_columns
 from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.lake.types import DUCKDB_NAMES, normalise, widens
 
@@ -19,6 +19,18 @@ def test_ids_are_given_parents_first() -> None:
     assert not columns[0].nulls_allowed
     assert columns[1].sql_type == 'STRUCT("a" INTEGER, "b" VARCHAR[])'
     assert columns[2].sql_type == "MAP(VARCHAR, DECIMAL(10,2))"
+
+
+def test_scalar_columns_are_called_by_their_path() -> None:
+    columns = parse_columns("id int64, s struct(a int, l struct(b int)[]), m map(varchar, int[])")
+    assert leaf_paths(columns) == {
+        1: "id",
+        3: "s.a",
+        6: "s.l.element.b",
+        8: "m.key",
+        10: "m.value.element",
+    }
+    assert leaf_paths(parse_columns("s struct(a int)")[0].children, "s.") == {2: "s.a"}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from airflow_provider_ducklake.lake.columns import Column, leaves
+from airflow_provider_ducklake.lake.columns import Column, leaf_paths, leaves
 from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.expiry import unreached
 from airflow_provider_ducklake.lake.extra_statistics import EXTRA_TYPES, exceeds
@@ -41,13 +41,15 @@ def check_bounds(session: Session, table: Table) -> Iterator[Finding]:
     for of_file in read_file_statistics(session, _files_still_read(session, table)).values():
         for statistics in of_file:
             files.setdefault(statistics.column_id, []).append(statistics)
+    paths = leaf_paths(table.columns)
     for column in leaves(table.columns):
         known = said.get(column.column_id)
         if known is None:
             continue  # no row is unknown, and unknown is never wrong
         missing = _missing(column, known, files.get(column.column_id, ()))
         if missing:
-            message = f"{table.full_name} says of column {column.name}: {missing}"
+            path = paths[column.column_id]
+            message = f"{table.full_name} says of column {path}: {missing}"
             yield Finding(TABLE_STATISTICS, message, table.table_id, (column.column_id,))
 
 
