@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import duckdb
 
 from airflow_provider_ducklake.kernels.connection import detail
+from airflow_provider_ducklake.kernels.expressions import parse_plain, with_macros
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.errors import ConfigurationError
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
@@ -28,57 +27,49 @@ def order_by(
 
     Args:
         sort_keys: Expressions in DuckDB's SQL over column names; they come from the catalog, so
-            only a single scalar expression without subquery is taken.
+            only a single scalar expression without subquery is taken. Macros of the lake that they
+            call are defined in the connection.
         columns: Top-level columns of the rows to sort.
         tie_breaker: Expression that decides between equal rows, so that the order is stable.
 
     Raises:
-        ConfigurationError: A key is no such expression, or names a column that is gone.
+        ConfigurationError: A key is no such expression, or names a column or a macro that is gone.
     """
     return ", ".join((*(_key(connection, key, columns) for key in sort_keys), tie_breaker))
+
+
+def can_order_by(sort_keys: Iterable[SortKey], columns: Sequence[Column]) -> bool:
+    """Tell whether rows of some columns can be brought into an order.
+
+    Files written before a column existed cannot be sorted by it.
+    """
+    with duckdb.connect(":memory:") as connection:
+        try:
+            order_by(connection, sort_keys, columns, "1")
+        except ConfigurationError:
+            return False
+    return True
 
 
 def _key(connection: duckdb.DuckDBPyConnection, key: SortKey, columns: Sequence[Column]) -> str:
     direction, nulls = key.direction.upper(), _NULL_ORDERS.get(key.null_order.upper())
     if direction not in _DIRECTIONS or nulls is None:
         raise _bad(key, f"direction {key.direction!r} with {key.null_order!r} is not known")
-    if not _is_plain_expression(connection, key.expression):
+    parsed = parse_plain(connection, key.expression)
+    if parsed is None:
         raise _bad(key, "it is not one SQL expression over columns")
     row = ", ".join(
         f"CAST(NULL AS {column.sql_type}) AS {quote_identifier(column.name)}" for column in columns
     )
     try:
-        connection.execute(f"SELECT ({key.expression}) FROM (SELECT {row}) LIMIT 0")
+        expression = with_macros(connection, parsed, key.expression, key.macros)
+        # A condition, because DuckDB lets nothing into one that needs more than the row itself.
+        connection.execute(f"SELECT 1 FROM (SELECT {row}) WHERE ({expression}) IS NULL LIMIT 0")
+    except ConfigurationError as error:
+        raise _bad(key, str(error)) from None
     except duckdb.Error as error:
         raise _bad(key, detail(error)) from None
-    return f"({key.expression}) {direction} {nulls}"
-
-
-def _is_plain_expression(connection: duckdb.DuckDBPyConnection, text: str) -> bool:
-    row = connection.execute("SELECT json_serialize_sql('SELECT ' || ?)", [text]).fetchone()
-    parsed: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
-    if parsed["error"] or len(parsed["statements"]) != 1:
-        return False
-    node = parsed["statements"][0]["node"]
-    if node.get("type") != "SELECT_NODE" or len(node["select_list"]) != 1:
-        return False
-    if node["from_table"]["type"] != "EMPTY" or node["where_clause"] or node["modifiers"]:
-        return False
-    if node["group_expressions"] or node["select_list"][0]["alias"]:
-        return False
-    classes = set(_classes(node["select_list"]))
-    return not classes & {"SUBQUERY", "STAR", "WINDOW"}
-
-
-def _classes(node: object) -> Iterator[str]:
-    if isinstance(node, dict):
-        if isinstance(node.get("class"), str):
-            yield node["class"]
-        for child in node.values():
-            yield from _classes(child)
-    elif isinstance(node, list):
-        for child in node:
-            yield from _classes(child)
+    return f"({expression}) {direction} {nulls}"
 
 
 def _bad(key: SortKey, why: str) -> ConfigurationError:

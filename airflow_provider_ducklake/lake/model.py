@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from airflow_provider_ducklake.lake.columns import Column
@@ -43,12 +43,49 @@ class PartitionSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class MacroParameter:
+    """A parameter of a macro; types are DuckLake's names, None where the macro leaves them open.
+
+    Attributes:
+        default: Value of a call that does not give one, as text; None where `default_type` is.
+        default_type: None where every call gives a value.
+    """
+
+    name: str
+    type: str | None = None
+    default: str | None = None
+    default_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MacroBody:
+    """What a macro stands for, called with such parameters: an expression of DuckDB's dialect."""
+
+    parameters: tuple[MacroParameter, ...]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """A scalar macro of a lake; a call takes the body whose parameters fit."""
+
+    schema: str
+    name: str
+    bodies: tuple[MacroBody, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SortKey:
-    """One expression of a table's sort order, in DuckDB's dialect."""
+    """One expression of a table's sort order, in DuckDB's dialect.
+
+    Attributes:
+        macros: What it may call of the lake's own; comes along with a key and is no part of it.
+    """
 
     expression: str
     direction: str = "ASC"
     null_order: str = "NULLS_LAST"
+    macros: tuple[Macro, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.errors import DamagedLake, NotFound, UnsupportedCatalog
 from airflow_provider_ducklake.lake.instants import parse_instant
+from airflow_provider_ducklake.lake.macros import macros_named_in, read_macros
 from airflow_provider_ducklake.lake.metadata_tables import FORMAT_VERSION
 from airflow_provider_ducklake.lake.model import (
     PartitionField,
@@ -373,7 +374,15 @@ def _sort_keys(
         "FROM {ducklake_sort_expression} WHERE dialect = 'duckdb' AND sort_id IN (??)",
         (int(row[0]) for row in rows),
     )
-    by_sort = _grouped(expressions, lambda row: (int(row[1]), SortKey(row[2], row[3], row[4])))
+    calls = any("(" in row[2] for row in expressions)
+    macros = read_macros(session, snapshot_id) if calls else ()
+
+    def key(row: Any) -> tuple[int, SortKey]:
+        _, index, expression, direction, nulls = row
+        called = macros_named_in(expression, macros)
+        return int(index), SortKey(expression, direction, nulls, called)
+
+    by_sort = _grouped(expressions, key)
     return {
         int(table_id): tuple(key for _, key in sorted(by_sort.get(int(sort_id), []), key=_first))
         for sort_id, table_id in rows

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import duckdb
 
 from airflow_provider_ducklake.kernels.partitioning import partition_directory, partition_keys
+from airflow_provider_ducklake.kernels.sorting import can_order_by
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.errors import ConfigurationError, NotFound
 from airflow_provider_ducklake.lake.lake import LakeView
 from airflow_provider_ducklake.lake.model import DataFile, PartitionSpec, SortKey, Table
 from airflow_provider_ducklake.lake.reader import read_partition_spec
-from airflow_provider_ducklake.lake.table_specs import sort_error
 
 Values = tuple[str | None, ...]
 
@@ -37,11 +37,8 @@ def key_names(spec: PartitionSpec, columns: Sequence[Column]) -> list[str]:
 
 
 def can_sort(columns: Sequence[Column], keys: Sequence[SortKey]) -> bool:
-    """Tell whether sort expressions can be computed from some columns.
-
-    Files written before a column existed cannot be sorted by it.
-    """
-    return bool(keys) and sort_error(columns, keys) is None
+    """Tell whether rows of some columns have a sort order, and can be brought into it."""
+    return bool(keys) and can_order_by(keys, columns)
 
 
 def parse_partition_filter(text: str | None) -> Mapping[str, str] | None:
