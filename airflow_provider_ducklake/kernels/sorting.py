@@ -38,17 +38,15 @@ def order_by(
     return ", ".join((*(_key(connection, key, columns) for key in sort_keys), tie_breaker))
 
 
-def can_order_by(sort_keys: Iterable[SortKey], columns: Sequence[Column]) -> bool:
-    """Tell whether rows of some columns can be brought into an order.
-
-    Files written before a column existed cannot be sorted by it.
-    """
-    with duckdb.connect(":memory:") as connection:
-        try:
-            order_by(connection, sort_keys, columns, "1")
-        except ConfigurationError:
-            return False
-    return True
+def order_error(
+    connection: duckdb.DuckDBPyConnection, sort_keys: Iterable[SortKey], columns: Sequence[Column]
+) -> str | None:
+    """Return why rows of some columns cannot be brought into an order; None if they can."""
+    try:
+        order_by(connection, sort_keys, columns, "1")
+    except ConfigurationError as error:
+        return str(error)
+    return None
 
 
 def _key(connection: duckdb.DuckDBPyConnection, key: SortKey, columns: Sequence[Column]) -> str:
@@ -74,5 +72,6 @@ def _key(connection: duckdb.DuckDBPyConnection, key: SortKey, columns: Sequence[
 
 def _bad(key: SortKey, why: str) -> ConfigurationError:
     return ConfigurationError(
-        f"sort key {key.expression!r} cannot be used ({why}): set the table's sort order anew"
+        f"sort key {key.expression!r} cannot be used ({why}): set the table's sort order anew, or "
+        "its option sort_on_insert to false to load rows as they come"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import duckdb
 import psycopg
@@ -90,3 +91,43 @@ def test_no_session_of_ours_is_idle_in_a_transaction(judge: Judge) -> None:
     result = judge.upkeep("merge_adjacent_files", runner=runner)
     assert runner.happened
     assert result.tables[0].files_in == 2
+
+
+@pytest.mark.parametrize(
+    ("operation", "options"),
+    [("merge_adjacent_files", {}), ("rewrite_data_files", {"delete_threshold": 0.01})],
+)
+def test_groups_are_planned_when_no_transaction_is_open(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch, operation: str, options: dict[str, Any]
+) -> None:
+    """Directories and sort orders of groups are asked of one DuckDB, after the catalog was read."""
+    judge.client.set_option("data_inlining_row_limit", 0)
+    judge.create_table("main.t", {"id": "INTEGER", "k": "INTEGER"})
+    judge.alter("main.t", "SET PARTITIONED BY (k)")
+    judge.alter("main.t", "SET SORTED BY (id DESC)")
+    for start in (0, 10):
+        judge.insert_values("main.t", *((start + number, number % 5) for number in range(10)))
+    if operation == "rewrite_data_files":
+        judge.delete("main.t", "id < 5", lambda row: row["id"] < 5)
+    idle: list[int] = []
+    connect = duckdb.connect
+
+    def watched(*args: Any, **config: Any) -> duckdb.DuckDBPyConnection:
+        idle.append(_idle_in_transaction(judge))
+        return connect(*args, **config)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(duckdb, "connect", watched)
+        planned = judge.operations.run(operation, dry_run=True, **options)
+    assert planned.tables[0].files_out == 5
+    assert idle == [0]
+    judge.upkeep(operation, **options)
+
+
+def _idle_in_transaction(judge: Judge) -> int:
+    with psycopg.connect(judge.lake.location.conninfo) as watcher:
+        row = watcher.execute(
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE state = 'idle in transaction' AND pid <> pg_backend_pid()"
+        ).fetchone()
+    return 0 if row is None else int(row[0])

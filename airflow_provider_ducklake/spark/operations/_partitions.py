@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 import duckdb
 
-from airflow_provider_ducklake.kernels.partitioning import partition_directory, partition_keys
-from airflow_provider_ducklake.kernels.sorting import can_order_by
+from airflow_provider_ducklake.kernels.partitioning import partition_keys
+from airflow_provider_ducklake.kernels.sorting import order_error
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.errors import ConfigurationError, NotFound
 from airflow_provider_ducklake.lake.lake import LakeView
 from airflow_provider_ducklake.lake.model import DataFile, PartitionSpec, SortKey, Table
 from airflow_provider_ducklake.lake.reader import read_partition_spec
+
+log = logging.getLogger(__name__)
 
 Values = tuple[str | None, ...]
 
@@ -24,21 +27,24 @@ def partition_specs(view: LakeView, files: Iterable[DataFile]) -> dict[int, Part
     return {partition_id: spec for partition_id, spec in specs if spec is not None}
 
 
-def directory_of(spec: PartitionSpec, columns: Sequence[Column], values: Values) -> str:
-    """Return the `key=value/` directories of one partition."""
-    with duckdb.connect(":memory:") as connection:
-        return partition_directory(partition_keys(connection, spec, columns), values)
-
-
 def key_names(spec: PartitionSpec, columns: Sequence[Column]) -> list[str]:
     """Return the names of a spec's keys as its directories spell them."""
     with duckdb.connect(":memory:") as connection:
         return [key.name for key in partition_keys(connection, spec, columns)]
 
 
-def can_sort(columns: Sequence[Column], keys: Sequence[SortKey]) -> bool:
-    """Tell whether rows of some columns have a sort order, and can be brought into it."""
-    return bool(keys) and can_order_by(keys, columns)
+def usable_order(
+    connection: duckdb.DuckDBPyConnection, table: Table, columns: tuple[Column, ...]
+) -> tuple[SortKey, ...]:
+    """Return a table's sort order; none, with a warning, where rows have no such columns.
+
+    Files written before a column existed cannot be sorted by it.
+    """
+    error = order_error(connection, table.sort_keys, columns)
+    if error is None:
+        return table.sort_keys
+    log.warning("%s: rows keep the order they have: %s", table.full_name, error)
+    return ()
 
 
 def parse_partition_filter(text: str | None) -> Mapping[str, str] | None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
+import duckdb
+
+from airflow_provider_ducklake.kernels.partitioning import partition_directory, partition_keys
 from airflow_provider_ducklake.kernels.rewrite import rewrite
-from airflow_provider_ducklake.kernels.tasks import RewriteTask
+from airflow_provider_ducklake.kernels.tasks import ParquetOptions, RewriteTask
 from airflow_provider_ducklake.lake.compaction import (
     CompactionPlan,
     FileGroup,
@@ -39,11 +42,10 @@ from airflow_provider_ducklake.spark.operations._job import (
     told_by,
 )
 from airflow_provider_ducklake.spark.operations._partitions import (
-    can_sort,
-    directory_of,
     matching_partitions,
     parse_partition_filter,
     partition_specs,
+    usable_order,
 )
 
 MERGE_OPTIONS = (
@@ -115,7 +117,8 @@ class _Pace:
         return [planned.part(start, start + size) for start in starts]
 
 
-_PlanOne = Callable[[LakeView, Table, _Budget], _Planned]
+# Reads what a plan needs; the plan is made later, when no transaction is open any more.
+_ReadOne = Callable[[LakeView, Table, _Budget], Callable[[], _Planned]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +145,16 @@ class _MergeRequest:
 def merge_adjacent_files(job: Job) -> OperationResult:
     """Merge small data files of one partition, across changes of schema where that is safe."""
     request = _MergeRequest.of(job.options)
-    return _compact(job, partial(_plan_merge, request), commits_merges=True)
+    return _compact(job, partial(_read_merge, request), commits_merges=True)
 
 
 def rewrite_data_files(job: Job) -> OperationResult:
     """Rewrite data files of which a large share of rows is deleted, without those rows."""
     threshold = job.options.fraction("delete_threshold")
-    return _compact(job, partial(_plan_rewrite, threshold), commits_merges=False)
+    return _compact(job, partial(_read_rewrite, threshold), commits_merges=False)
 
 
-def _compact(job: Job, plan_one: _PlanOne, *, commits_merges: bool) -> OperationResult:
+def _compact(job: Job, read_one: _ReadOne, *, commits_merges: bool) -> OperationResult:
     started = time.monotonic()
     with job.lake.view() as view:
         tables = chosen_tables(job, view, for_upkeep=True)
@@ -171,7 +174,8 @@ def _compact(job: Job, plan_one: _PlanOne, *, commits_merges: bool) -> Operation
             return [done]
         with job.lake.view() as view:
             budget = _Budget(0, 0) if job.deadline.is_over else left
-            planned = plan_one(view, view.table(name), budget)
+            plan_one = read_one(view, view.table(name), budget)
+        planned = plan_one()
         _describe(job, planned.plan)
         result = replace(planned.plan, earlier=so_far.get(name)).result()
         parts = [] if job.dry_run else pace.parts(planned)
@@ -199,80 +203,94 @@ def _compact(job: Job, plan_one: _PlanOne, *, commits_merges: bool) -> Operation
     return finished(job, started, before, results, counts=counts)
 
 
-def _plan_merge(request: _MergeRequest, view: LakeView, table: Table, budget: _Budget) -> _Planned:
+def _read_merge(
+    request: _MergeRequest, view: LakeView, table: Table, budget: _Budget
+) -> Callable[[], _Planned]:
+    snapshot_id = view.head.snapshot_id
     options = parquet_options(view.options, table)
     target = request.target_file_size or options.target_file_size
     files = view.live_files(table)
     specs = partition_specs(view, files)
-    plan = plan_merge(
-        table,
-        view.head.snapshot_id,
-        files,
-        read_shapes(view.session, table.table_id),
-        MergeLimits(
-            target,
-            request.min_file_size,
-            request.max_file_size,
-            request.min_files,
-            budget.files,
-            budget.size,
-        ),
-        partitions=matching_partitions(request.partition, table, specs, files),
+    shapes = read_shapes(view.session, table.table_id)
+    limits = MergeLimits(
+        target,
+        request.min_file_size,
+        request.max_file_size,
+        request.min_files,
+        budget.files,
+        budget.size,
     )
-    tasks = tuple(_task(group, table, specs, view, snapshots=True) for group in plan.groups)
-    return _Planned(plan, tasks)
+
+    def plan_one() -> _Planned:
+        partitions = matching_partitions(request.partition, table, specs, files)
+        plan = plan_merge(table, snapshot_id, files, shapes, limits, partitions=partitions)
+        return _Planned(plan, _tasks(plan, specs, options, snapshots=True))
+
+    return plan_one
 
 
-def _plan_rewrite(
+def _read_rewrite(
     threshold: float | None, view: LakeView, table: Table, budget: _Budget
-) -> _Planned:
+) -> Callable[[], _Planned]:
     if threshold is None:
         stored = view.option("rewrite_delete_threshold", table) or "0.95"
         threshold = parse_fraction(stored, "rewrite_delete_threshold")
+    snapshot_id = view.head.snapshot_id
+    options = parquet_options(view.options, table)
     files = view.live_files(table)
-    deleted = {
-        file.data_file_id: sum(d.delete_count for d in file.delete_files)
-        + len(file.inlined_deletes)
-        for file in files
-    }
-    plan = plan_rewrite(
-        table,
-        view.head.snapshot_id,
-        files,
-        deleted,
-        threshold,
-        parquet_options(view.options, table).target_file_size,
-        max_compacted_files=budget.files,
-        max_compacted_bytes=budget.size,
-    )
     specs = partition_specs(view, files)
-    tasks = tuple(_task(group, table, specs, view, snapshots=False) for group in plan.groups)
-    return _Planned(plan, tasks)
+
+    def plan_one() -> _Planned:
+        deleted = {
+            file.data_file_id: sum(d.delete_count for d in file.delete_files)
+            + len(file.inlined_deletes)
+            for file in files
+        }
+        plan = plan_rewrite(
+            table,
+            snapshot_id,
+            files,
+            deleted,
+            threshold,
+            options.target_file_size,
+            max_compacted_files=budget.files,
+            max_compacted_bytes=budget.size,
+        )
+        return _Planned(plan, _tasks(plan, specs, options, snapshots=False))
+
+    return plan_one
 
 
-def _task(
-    group: FileGroup,
-    table: Table,
-    specs: dict[int, PartitionSpec],
-    view: LakeView,
+def _tasks(
+    plan: CompactionPlan,
+    specs: Mapping[int, PartitionSpec],
+    options: ParquetOptions,
     *,
     snapshots: bool,
-) -> RewriteTask:
-    options = parquet_options(view.options, table)
-    first = group.files[0]
-    spec = None if first.partition_id is None else specs.get(first.partition_id)
-    directory = table.data_path
-    if spec is not None and options.hive_file_pattern:
-        directory += directory_of(spec, group.columns, first.partition_values)
-    return RewriteTask(
-        columns=group.columns,
-        sources=group.files,
-        directory=directory,
-        options=options,
-        sort_keys=table.sort_keys if can_sort(group.columns, table.sort_keys) else (),
-        write_row_ids=group.with_row_ids,
-        write_snapshot_ids=snapshots,
-    )
+) -> tuple[RewriteTask, ...]:
+    table = plan.table
+    with duckdb.connect(":memory:") as connection:
+        # Groups are many, but of few shapes.
+        order_of = cache(partial(usable_order, connection, table))
+
+        def task(group: FileGroup) -> RewriteTask:
+            first = group.files[0]
+            spec = None if first.partition_id is None else specs.get(first.partition_id)
+            directory = table.data_path
+            if spec is not None and options.hive_file_pattern:
+                keys = partition_keys(connection, spec, group.columns)
+                directory += partition_directory(keys, first.partition_values)
+            return RewriteTask(
+                columns=group.columns,
+                sources=group.files,
+                directory=directory,
+                options=options,
+                sort_keys=order_of(group.columns),
+                write_row_ids=group.with_row_ids,
+                write_snapshot_ids=snapshots,
+            )
+
+        return tuple(map(task, plan.groups))
 
 
 def _run(job: Job, planned: _Planned, keyed: bool, commits_merges: bool) -> TableResult:

@@ -6,6 +6,8 @@ import time
 from dataclasses import replace
 from functools import partial
 
+import duckdb
+
 from airflow_provider_ducklake.kernels.connection import KernelSettings
 from airflow_provider_ducklake.kernels.flush import FlushedFiles, flush, flush_deletes
 from airflow_provider_ducklake.kernels.tasks import FlushDeletesTask, FlushTask
@@ -17,7 +19,7 @@ from airflow_provider_ducklake.lake.flush import (
     commit_flushed_deletes,
     plan_flush,
 )
-from airflow_provider_ducklake.lake.model import SortKey, Table, WrittenDeleteFile
+from airflow_provider_ducklake.lake.model import Table, WrittenDeleteFile
 from airflow_provider_ducklake.lake.results import OperationResult, TableResult
 from airflow_provider_ducklake.spark.operations._job import (
     Job,
@@ -29,7 +31,7 @@ from airflow_provider_ducklake.spark.operations._job import (
     parquet_options,
     told_by,
 )
-from airflow_provider_ducklake.spark.operations._partitions import can_sort
+from airflow_provider_ducklake.spark.operations._partitions import usable_order
 
 FLUSH_OPTIONS = ("max_seconds",)
 
@@ -76,17 +78,18 @@ def flush_table(job: Job, table: Table) -> TableResult:
 def _flush_rows(job: Job, plan: FlushPlan) -> TableResult:
     with job.lake.view() as view:
         options = parquet_options(view.options, plan.table)
-    tasks = [
-        FlushTask(
-            columns=part.table.columns,
-            rows=part.rows,
-            directory=part.table.data_path,
-            options=options,
-            partition=part.table.partition,
-            sort_keys=_sortable(part.table),
-        )
-        for part in plan.rows
-    ]
+    with duckdb.connect(":memory:") as connection:
+        tasks = [
+            FlushTask(
+                columns=part.table.columns,
+                rows=part.rows,
+                directory=part.table.data_path,
+                options=options,
+                partition=part.table.partition,
+                sort_keys=usable_order(connection, part.table, part.table.columns),
+            )
+            for part in plan.rows
+        ]
     name = plan.table.full_name
     written = job.runner.run(partial(_flush, job.settings), tasks, f"{job.operation} {name}: rows")
     outputs = [
@@ -167,10 +170,6 @@ def _discard(job: Job, outputs: list[FlushOutput]) -> None:
     paths = [file.path for output in outputs for file in output.files]
     paths += [file.path for output in outputs for file in output.delete_files]
     discard(job.lake, paths)
-
-
-def _sortable(table: Table) -> tuple[SortKey, ...]:
-    return table.sort_keys if can_sort(table.columns, table.sort_keys) else ()
 
 
 def _flush(settings: KernelSettings, task: FlushTask) -> FlushedFiles:
