@@ -56,7 +56,15 @@ class LakeView:
         Raises:
             NotFound: There is none of that name.
         """
-        return reader.find_table(self.tables(), name)
+        return self.table_at(self.head.snapshot_id, name)
+
+    def table_at(self, snapshot_id: int, name: str) -> Table:
+        """Return one table at a snapshot, by the name it had then.
+
+        Raises:
+            NotFound: There is none of that name.
+        """
+        return reader.read_table(self.session, snapshot_id, self.data_path, name)
 
     def live_files(self, table: Table) -> list[DataFile]:
         """Return the data files of a table at the newest snapshot, with their deletes."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.errors import DamagedLake, NotFound, UnsupportedCatalog
+from airflow_provider_ducklake.lake.identifiers import split_name
 from airflow_provider_ducklake.lake.instants import parse_instant
 from airflow_provider_ducklake.lake.macros import macros_named_in, read_macros
 from airflow_provider_ducklake.lake.metadata_tables import FORMAT_VERSION
@@ -207,6 +208,30 @@ def read_tables(
     return sorted(tables, key=lambda table: table.table_id)
 
 
+def read_table(session: Session, snapshot_id: int, data_path: str, name: str) -> Table:
+    """Return the table of a name at a snapshot, without reading all the others.
+
+    Args:
+        session: A transaction on the catalog.
+        snapshot_id: As for `read_tables`.
+        data_path: The lake's data path.
+        name: As for `find_table`.
+
+    Raises:
+        NotFound: There is none.
+    """
+    schema, table = split_name(name)
+    rows = session.rows(
+        f"SELECT table_id FROM {{ducklake_table}} WHERE table_name = ? AND {_VISIBLE} "
+        f"AND schema_id IN (SELECT schema_id FROM {{ducklake_schema}} "
+        f"WHERE schema_name = ? AND {_VISIBLE})",
+        (table, snapshot_id, snapshot_id, schema, snapshot_id, snapshot_id),
+    )
+    # A name in another case is looked for among all.
+    ids = [int(table_id) for (table_id,) in rows] or None
+    return find_table(read_tables(session, snapshot_id, data_path, table_ids=ids), name)
+
+
 def find_table(tables: Iterable[Table], name: str) -> Table:
     """Return the table called `schema.table`, or `table` for schema `main`.
 
@@ -222,32 +247,6 @@ def find_table(tables: Iterable[Table], name: str) -> Table:
         if names == (schema.lower(), table.lower()):
             return candidate
     raise NotFound(str(unknown_name("table", f"{schema}.{table}", (t.full_name for t in tables))))
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """Split `schema.table` (parts may be double-quoted) into schema and table name.
-
-    Inside quotes two quotes stand for one, as in SQL.
-
-    Raises:
-        NotFound: The name is empty or has more than two parts.
-    """
-    parts, quoted, current = [], False, ""
-    text = name.strip()
-    for position, character in enumerate(text):
-        if character == '"':
-            quoted = not quoted
-            if quoted and position and text[position - 1] == '"':
-                current += character  # the second of two inside quotes
-        elif character == "." and not quoted:
-            parts.append(current)
-            current = ""
-        else:
-            current += character
-    parts.append(current)
-    if not all(parts) or len(parts) > 2:
-        raise NotFound(f"{name!r} is no table name: write schema.table, or table for schema main")
-    return ("main", parts[0]) if len(parts) == 1 else (parts[0], parts[1])
 
 
 def column_versions(

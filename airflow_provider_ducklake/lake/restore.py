@@ -25,7 +25,6 @@ from airflow_provider_ducklake.lake.inlined import InlinedRestore, read_inlined_
 from airflow_provider_ducklake.lake.lake import LakeView
 from airflow_provider_ducklake.lake.model import DataFile, DeleteFile, Snapshot, Table
 from airflow_provider_ducklake.lake.reader import (
-    find_table,
     newest_by,
     read_chosen_snapshots,
     read_snapshots,
@@ -163,7 +162,7 @@ def plan_table_restore(view: LakeView, target: int, name: str) -> RestorePlan:
         ConfigurationError: Its schema is gone, or its name is another table's now.
         SafetyRefusal: Its deletes are of a shape that cannot be restored safely.
     """
-    table = find_table(view.tables(target), name)
+    table = view.table_at(target, name)
     entries = read_entry_changes(view.session, target, table_id=table.table_id)
     _require_place(view, table, entries)
     restore = _table_restore(view, target, table)

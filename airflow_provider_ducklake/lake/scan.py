@@ -20,7 +20,7 @@ from airflow_provider_ducklake.lake.inlined import InlinedRow, inlined_tables, r
 from airflow_provider_ducklake.lake.instants import format_instant, parse_instant
 from airflow_provider_ducklake.lake.lake import LakeView
 from airflow_provider_ducklake.lake.model import DataFile, Table
-from airflow_provider_ducklake.lake.reader import find_table, read_snapshot, read_tables
+from airflow_provider_ducklake.lake.reader import read_snapshot, read_tables
 
 # What opening a file costs beside its bytes, as Spark reckons it.
 OPEN_COST: Final = 4 * 1024 * 1024
@@ -75,7 +75,7 @@ def table_at(view: LakeView, name: str, snapshot_id: int) -> Table:
         NotFound: The snapshot is not kept, or has no table of that name.
     """
     read_snapshot(view.session, snapshot_id)
-    return find_table(view.tables(snapshot_id), name)
+    return view.table_at(snapshot_id, name)
 
 
 def visible_rows(

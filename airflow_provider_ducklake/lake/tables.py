@@ -17,6 +17,7 @@ from airflow_provider_ducklake.lake.columns import Column, number_columns
 from airflow_provider_ducklake.lake.commit import CommitInfo, Committed, SnapshotWriter
 from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.errors import CommitConflict, ConfigurationError, NotFound
+from airflow_provider_ducklake.lake.identifiers import split_name
 from airflow_provider_ducklake.lake.lake import Lake, LakeView
 from airflow_provider_ducklake.lake.model import (
     PartitionField,
@@ -24,7 +25,7 @@ from airflow_provider_ducklake.lake.model import (
     SortKey,
     Table,
 )
-from airflow_provider_ducklake.lake.reader import read_tables, split_name
+from airflow_provider_ducklake.lake.reader import read_tables
 from airflow_provider_ducklake.lake.schemas import (
     NO_ID,
     add_schema,

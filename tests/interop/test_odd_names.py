@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.lake.identifiers import qualified_name, quote_identifier
-from airflow_provider_ducklake.lake.reader import split_name
+from airflow_provider_ducklake.lake.identifiers import qualified_name, quote_identifier, split_name
 from tests.interop.judge import Judge
 from tests.interop.operations import Operations
 from tests.interop.palette import pairs

@@ -11,12 +11,11 @@ from airflow_provider_ducklake.lake.columns import Column, number_columns
 from airflow_provider_ducklake.lake.database import Session
 from airflow_provider_ducklake.lake.errors import BadInput, ConfigurationError, NotFound
 from airflow_provider_ducklake.lake.files import read_live_files
-from airflow_provider_ducklake.lake.identifiers import qualified_name
+from airflow_provider_ducklake.lake.identifiers import qualified_name, split_name
 from airflow_provider_ducklake.lake.inlined import count_live_rows
 from airflow_provider_ducklake.lake.lake import LakeView
 from airflow_provider_ducklake.lake.model import Table
 from airflow_provider_ducklake.lake.options import parse_flag
-from airflow_provider_ducklake.lake.reader import split_name
 from airflow_provider_ducklake.lake.table_specs import parse_partition_spec, parse_sort_spec
 from airflow_provider_ducklake.lake.tables import is_planned, plan_table
 from airflow_provider_ducklake.spark.operations._job import Job, parquet_options

@@ -269,6 +269,8 @@ def _tasks(
     snapshots: bool,
 ) -> tuple[RewriteTask, ...]:
     table = plan.table
+    if not plan.groups:
+        return ()
     with duckdb.connect(":memory:") as connection:
         # Groups are many, but of few shapes.
         order_of = cache(partial(usable_order, connection, table))
