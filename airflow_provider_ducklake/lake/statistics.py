@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -73,33 +74,58 @@ class TableColumnStatistics:
         return self.min_value is None and self.max_value is None
 
 
-def merge_into_table(
-    column: Column,
-    current: TableColumnStatistics | None,
-    files: Sequence[ColumnStatistics | None],
-) -> TableColumnStatistics:
-    """Widen a table's column statistics so that they hold for the rows of more files too.
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What new files bring to what a table says of one leaf column.
 
-    Args:
-        column: The leaf column, for its type.
+    Attributes:
+        column: The column, for its type.
         current: What the table says now; None when it has said nothing yet (no rows so far).
         files: One entry a new file with rows; None where a file has no statistics for it.
     """
-    parts = [_of_file(s) if s else None for s in files]
-    if current is not None:
-        parts.insert(0, _of_table(current))
-    contains_null = contains_null_of(current, files)
-    contains_nan = None
-    if column.type in FLOATING:
-        contains_nan = _any([part.contains_nan if part else None for part in parts])
-    if current is not None and all(s is not None and s.is_only_null for s in files):
+
+    column: Column
+    current: TableColumnStatistics | None
+    files: Sequence[ColumnStatistics | None]
+
+    @property
+    def has_values(self) -> bool:
+        """Whether any of the files may hold something else than NULL."""
+        return any(part is None or not part.is_only_null for part in self.files)
+
+
+def merge_into_table(growths: Sequence[Growth]) -> list[TableColumnStatistics]:
+    """Widen a table's column statistics so that they hold for the rows of more files too.
+
+    All columns are compared at once: a table may have thousands, and the commit waits.
+    """
+    parts = [_parts(growth) for growth in growths]
+    bounded = [[part for part in of if part is None or not part.only_null] for of in parts]
+    lows = [[part.min_value if part else None for part in of] for of in bounded]
+    highs = [[part.max_value if part else None for part in of] for of in bounded]
+    kinds = [growth.column.type for growth in growths]
+    lower = bounds_of(zip(kinds, lows, strict=True), smallest=True)
+    upper = bounds_of(zip(kinds, highs, strict=True), smallest=False)
+    return [_merged(*one) for one in zip(growths, parts, lower, upper, strict=True)]
+
+
+def _parts(growth: Growth) -> list[_Part | None]:
+    parts = [_of_file(s) if s else None for s in growth.files]
+    return parts if growth.current is None else [_of_table(growth.current), *parts]
+
+
+def _merged(
+    growth: Growth, parts: Sequence[_Part | None], lower: str | None, upper: str | None
+) -> TableColumnStatistics:
+    current = growth.current
+    if current is not None and not growth.has_values:
         # Also where it is not for us to say: a stock client gives a BLOB bounds.
         lower, upper = current.min_value, current.max_value
-    else:
-        bounded = [part for part in parts if part is None or not part.only_null]
-        lower = bound_of(column.type, [p.min_value if p else None for p in bounded], smallest=True)
-        upper = bound_of(column.type, [p.max_value if p else None for p in bounded], smallest=False)
-    return TableColumnStatistics(column.column_id, contains_null, contains_nan, lower, upper)
+    contains_nan = None
+    if growth.column.type in FLOATING:
+        contains_nan = _any([part.contains_nan if part else None for part in parts])
+    contains_null = contains_null_of(current, growth.files)
+    return TableColumnStatistics(growth.column.column_id, contains_null, contains_nan, lower, upper)
 
 
 def contains_null_of(
@@ -111,38 +137,62 @@ def contains_null_of(
 
 
 def bound_of(type_name: str, values: Iterable[str | None], *, smallest: bool) -> str | None:
-    """Return the smallest or largest of some bounds in text form; None when any is unknown.
+    """Return the smallest or largest of some bounds in text form; None when any is unknown."""
+    return bounds_of([(type_name, values)], smallest=smallest)[0]
+
+
+def bounds_of(
+    groups: Iterable[tuple[str, Iterable[str | None]]], *, smallest: bool
+) -> list[str | None]:
+    """Return the same of several groups of bounds, each of one type.
 
     The values are compared as their type: by DuckDB itself, which knows infinities, years
     before Christ and decimals of 38 digits.
     """
-    texts = list(values)
-    if not texts or type_name in WITHOUT_BOUNDS or any(text is None for text in texts):
-        return None
-    known = [text for text in texts if text is not None]
-    if type_name in TEXT_ORDERED:
-        return min(known) if smallest else max(known)
-    if len(set(known)) == 1:
-        return known[0]
-    return _by_value(type_name, known, "arg_min" if smallest else "arg_max")
+    found: list[str | None] = []
+    questions: dict[str, dict[int, list[str]]] = defaultdict(dict)
+    for place, (type_name, values) in enumerate(groups):
+        texts = list(values)
+        known = [text for text in texts if text is not None]
+        found.append(None)
+        if not known or len(known) < len(texts) or type_name in WITHOUT_BOUNDS:
+            continue
+        if type_name in TEXT_ORDERED:
+            found[place] = min(known) if smallest else max(known)
+        elif len(set(known)) == 1:
+            found[place] = known[0]
+        else:
+            questions[type_name][place] = known
+    for type_name, of_type in questions.items():
+        for place, bound in _by_value(type_name, of_type, "arg_min" if smallest else "arg_max"):
+            found[place] = bound
+    return found
 
 
-def _by_value(type_name: str, texts: list[str], pick: str) -> str | None:
+def _by_value(
+    type_name: str, groups: Mapping[int, Sequence[str]], pick: str
+) -> Iterable[tuple[int, str]]:
     # The type comes from a closed table and `pick` from the two words above.
-    compared = f"CAST(v AS {duckdb_type(type_name)})"
-    query = f"SELECT {pick}(v, {compared}) FROM (SELECT unnest(?::VARCHAR[]) v)"
+    query = (
+        f"SELECT place, {pick}(v, CAST(v AS {duckdb_type(type_name)})) "
+        "FROM (SELECT unnest(?::INTEGER[]) place, unnest(?::VARCHAR[]) v) GROUP BY place"
+    )
+    places = [place for place, texts in groups.items() for _ in texts]
+    values = [text for texts in groups.values() for text in texts]
     with _instance(os.getpid()).cursor() as connection:
         try:
-            row = connection.execute(query, [texts]).fetchone()
+            return connection.execute(query, [places, values]).fetchall()
         except duckdb.ConversionException:
-            return None  # a bound this type cannot read is no bound
-    return None if row is None else row[0]
+            pass
+    if len(groups) == 1:
+        return []  # a bound this type cannot read is no bound
+    return [row for group in groups.items() for row in _by_value(type_name, dict([group]), pick)]
 
 
 @cache
 def _instance(process: int) -> duckdb.DuckDBPyConnection:
-    # To start one takes twenty milliseconds, and a commit compares two bounds of each column. Each
-    # thread has a cursor of its own. A forked process starts another and leaves its parent's alone:
+    # To start one takes twenty milliseconds, and a commit compares bounds of each type. Each thread
+    # has a cursor of its own. A forked process starts another and leaves its parent's alone:
     # some thread of the parent may have been in the middle of a query.
     connection = duckdb.connect(":memory:", config={"threads": 1})
     connection.execute("SET GLOBAL TimeZone = 'UTC'")

@@ -12,6 +12,7 @@ from airflow_provider_ducklake.lake.extra_statistics import EXTRA_TYPES, merge_e
 from airflow_provider_ducklake.lake.model import Table
 from airflow_provider_ducklake.lake.statistics import (
     ColumnStatistics,
+    Growth,
     TableColumnStatistics,
     merge_into_table,
 )
@@ -70,29 +71,30 @@ def add_rows(
     _write_counters(session, table.table_id, after)
     by_file = [{s.column_id: s for s in of_file} for of_file in files]
     current = read_column_statistics(session, table.table_id) if statistics.exists else {}
-    merged, unknown, first_values = [], [], {}
+    merged, unknown, growths = [], [], []
     for column in leaves(table.columns):
         # A column added after the first rows has no row here: old rows hold its default.
         known = current.get(column.column_id)
         if statistics.exists and known is None:
             continue
         per_file = [of_file.get(column.column_id) for of_file in by_file]
-        if column.type in EXTRA_TYPES:
-            extra = merge_extra_into_table(column, known, per_file)
-            if extra is None:
-                unknown.append(column.column_id)
-            else:
-                merged.append(extra)
+        if column.type not in EXTRA_TYPES:
+            growths.append(Growth(column, known, per_file))
             continue
-        result = merge_into_table(column, known, per_file)
-        has_values = any(part is None or not part.is_only_null for part in per_file)
-        if has_values and None in (result.min_value, result.max_value):
+        extra = merge_extra_into_table(column, known, per_file)
+        if extra is None:
             unknown.append(column.column_id)
+        else:
+            merged.append(extra)
+    first_values = {}
+    for growth, result in zip(growths, merge_into_table(growths), strict=True):
+        if growth.has_values and None in (result.min_value, result.max_value):
+            unknown.append(result.column_id)
             continue
         merged.append(result)
-        if has_values and known is not None and known.is_only_null:
-            bounded = [part for part in per_file if part and part.min_value is not None]
-            first_values[column.column_id] = len(bounded)
+        if growth.has_values and growth.current is not None and growth.current.is_only_null:
+            bounded = [part for part in growth.files if part and part.min_value is not None]
+            first_values[result.column_id] = len(bounded)
     unknown += _with_older_values(session, table.table_id, first_values)
     forget_bounds(session, table.table_id, unknown)
     _write_columns(session, table.table_id, merged, insert=not statistics.exists)

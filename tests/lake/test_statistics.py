@@ -10,8 +10,10 @@ import pytest
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.statistics import (
     ColumnStatistics,
+    Growth,
     TableColumnStatistics,
     bound_of,
+    bounds_of,
     merge_into_table,
 )
 
@@ -32,7 +34,8 @@ def merged(
     kind: str, current: TableColumnStatistics | None, *files: ColumnStatistics | None
 ) -> TableColumnStatistics:
     """Merge files into a table's statistics of column 1."""
-    return merge_into_table(Column(1, "c", kind), current, files)
+    [result] = merge_into_table([Growth(Column(1, "c", kind), current, files)])
+    return result
 
 
 @pytest.mark.parametrize(
@@ -117,6 +120,24 @@ def test_nan_is_known_only_when_every_file_says_so() -> None:
 
 def test_a_bound_its_type_cannot_read_is_no_bound() -> None:
     assert bound_of("int32", ["1", "one"], smallest=True) is None
+
+
+def test_columns_are_compared_each_for_itself() -> None:
+    groups: list[tuple[str, list[str | None]]] = [
+        ("int32", ["10", "9"]),
+        ("int32", ["1", "one"]),
+        ("date", ["2024-01-02", "2024-01-01"]),
+        ("int32", []),
+        ("int32", ["7", None]),
+        ("varchar", ["10", "9"]),
+        ("int32", ["-3", "3", "4"]),
+        ("float64", ["8.0", "8.0"]),
+        ("blob", ["00", "01"]),
+    ]
+    low = ["9", None, "2024-01-01", None, None, "10", "-3", "8.0", None]
+    high = ["10", None, "2024-01-02", None, None, "9", "4", "8.0", None]
+    assert bounds_of(groups, smallest=True) == low
+    assert bounds_of(groups, smallest=False) == high
 
 
 _FORKS_AMONG_THREADS = """
