@@ -19,7 +19,7 @@ from psycopg.conninfo import make_conninfo
 from airflow_provider_ducklake.lake.location import CatalogLocation
 from airflow_provider_ducklake.lake.store.fleet_policy import FleetBatch, FleetPolicy
 from airflow_provider_ducklake.lake.store.store import CatalogStore
-from benchmarks.common import one
+from benchmarks.common import made_directory, one
 from benchmarks.store_filling import (
     add_catalogs,
     attach_statement,
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--catalogs", type=int, default=500, help="in one application (500)")
     parser.add_argument("--sample", type=int, default=5, help="submitted one by one (5)")
     parser.add_argument("--master", default="local[2]", help="of Spark (local[2])")
-    parser.add_argument("--directory", type=Path, help="where everything goes meanwhile")
+    parser.add_argument("--directory", type=made_directory, help="where everything goes meanwhile")
     given = parser.parse_args(arguments)
     with (
         tempfile.TemporaryDirectory(prefix="bench-fleet-", dir=given.directory) as home,

@@ -32,7 +32,7 @@ from airflow_provider_ducklake.spark.operations import (
 from airflow_provider_ducklake.spark.runner import LocalRunner
 from airflow_provider_ducklake.storage import DeleteOutcome, Location, ObjectInfo
 from benchmarks.child import Cost, in_child
-from benchmarks.common import attached, one
+from benchmarks.common import attached, made_directory, one
 from benchmarks.long_history import COLUMNS, LongHistory
 from benchmarks.store_filling import running_server
 
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--merged", type=int, default=100_000, help="small files (100000)")
     parser.add_argument("--objects", type=int, default=1_000_000, help="to sweep (1000000)")
     parser.add_argument("--target", default="512MB", help="size of merged files (512MB)")
-    parser.add_argument("--directory", type=Path, help="where everything goes meanwhile")
+    parser.add_argument("--directory", type=made_directory, help="where everything goes meanwhile")
     parser.add_argument("--only", choices=("expiry", "merge", "sweep", "cleanup"), help="one part")
     given = parser.parse_args(arguments)
     print(f"{os.cpu_count()} cores; memory before the work and at its peak")

@@ -26,6 +26,7 @@ from rich.table import Table as Grid
 from airflow_provider_ducklake.lake.append import append_files
 from airflow_provider_ducklake.lake.lake import Lake
 from airflow_provider_ducklake.lake.store.store import CatalogStore
+from benchmarks.common import made_directory
 from benchmarks.store_filling import (
     BYTES_A_CATALOG,
     TENANT,
@@ -255,7 +256,7 @@ def main(arguments: Sequence[str]) -> int:
         default=f"{_memory() // 4 >> 20}MB",
         help="of the server (a quarter of the memory)",
     )
-    parser.add_argument("--directory", type=Path, help="where everything goes meanwhile")
+    parser.add_argument("--directory", type=made_directory, help="where everything goes meanwhile")
     given = parser.parse_args(arguments)
     sizes = sorted(set(given.sizes))
     # Whoever ends this early shall not find gigabytes and a server left behind.

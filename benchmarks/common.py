@@ -6,6 +6,7 @@ import importlib.util
 import os
 import sys
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -105,3 +106,12 @@ def one(session: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:
     row = session.execute(query).fetchone()
     assert row is not None
     return row
+
+
+def made_directory(text: str) -> Path:
+    """Return a directory given as an argument, made if it is not there."""
+    try:
+        Path(text).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArgumentTypeError(f"{text}: {error.strerror}") from None
+    return Path(text)
