@@ -6,7 +6,7 @@ Source: parquet-format's VariantEncoding.md.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -20,6 +20,9 @@ _MARK: Final = b"variant"
 _METADATA, _VALUE = "metadata", "value"
 
 # Types of a primitive whose values are not alike to DuckDB and Spark, by number.
+_DECIMAL: Final = 8
+_WIDE_DECIMAL: Final = 10
+_FATAL_SCALES: Final = range(16, 32)  # decimals of eight bytes have 18 digits; some writers err
 _DATE: Final = 11
 _MICROSECONDS: Final = (12, 13)
 _NANOSECONDS_WITH_ZONE: Final = 18
@@ -69,6 +72,28 @@ def to_parts_sql(value: str) -> str:
     return f"CASE WHEN {value} IS NOT NULL THEN {parts} END"
 
 
+def fatal_decimal_sql(value: str) -> str:
+    """Return SQL that tells whether a VARIANT may hold a decimal whose text ends the process.
+
+    DuckDB keeps a decimal of up to four digits in 16 bits, and divides it there by a power of ten
+    to write it out: ten to the 16th, cut to 16 bits, is zero (tried on 1.5.5).
+    """
+    pair = f'CAST(variant_to_parquet_variant({value}) AS STRUCT(metadata BLOB, "value" BLOB))'
+    text = f'CAST(({pair})."value" AS VARCHAR)'  # in which a byte that is no letter is `\x10`
+    header = chr(_DECIMAL << 2)
+    found = (f"contains({text}, '{header}\\x{scale:02X}')" for scale in _FATAL_SCALES)
+    return " OR ".join(found)
+
+
+def with_wide_decimals(array: pa.StructArray) -> pa.StructArray:
+    """Return pairs that DuckDB made, with decimals of `fatal_decimal_sql` in its widest form."""
+    whole = as_pairs(array, array.type)
+    values = [_mended(value, 0, len(value), _wide) for value in whole.field(_VALUE).to_pylist()]
+    parts = {_METADATA: whole.field(_METADATA), _VALUE: pa.array(values, pa.binary())}
+    names = [field.name for field in array.type]
+    return pa.StructArray.from_arrays([parts[name] for name in names], names)
+
+
 def require_exact(array: pa.StructArray, column: str) -> None:
     """Refuse values that would become others between Spark and DuckDB, or that are broken.
 
@@ -111,7 +136,10 @@ def as_pairs(array: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
         pc.match_substring(values, _EMPTY_STRING),
     )
     if pc.any(suspect).as_py():
-        mended = [_mended(value, 0, len(value)) for value in values.filter(suspect).to_pylist()]
+        mended = [
+            _mended(value, 0, len(value), _whole_text)
+            for value in values.filter(suspect).to_pylist()
+        ]
         values = pc.replace_with_mask(values, suspect, pa.array(mended, values.type))
     parts = {_METADATA: metadata, _VALUE: values}
     names = [parts[field.name] for field in kind]
@@ -153,24 +181,32 @@ def _primitives(value: bytes, at: int) -> Iterator[tuple[int, bytes]]:
         yield header, value[at + 1 : at + 1 + _WIDTHS.get(header, 0)]
 
 
-def _mended(value: bytes, at: int, end: int) -> bytes:
-    """Return the value between two places with its texts of 64 bytes as they should be."""
-    basic = value[at] & 3
-    if value[at : at + 1] == _EMPTY_STRING and end - at == 1 + _WRONG_LENGTH:
-        return (
-            bytes([_WITH_LENGTH[1] << 2])
-            + _WRONG_LENGTH.to_bytes(4, "little")
-            + value[at + 1 : end]
-        )
-    if basic not in (_OBJECT, _ARRAY):
-        return value[at:end]
+def _mended(value: bytes, at: int, end: int, mend: Callable[[bytes], bytes]) -> bytes:
+    """Return the value between two places, mended, or with what is inside of it mended."""
+    if value[at] & 3 not in (_OBJECT, _ARRAY):
+        return mend(value[at:end])
     start, count, ids, offsets = _parts(value, at)
-    items = [_mended(value, start + a, start + b) for a, b in pairwise(offsets)]
+    items = [_mended(value, start + a, start + b, mend) for a, b in pairwise(offsets)]
     ends = [0, *accumulate(map(len, items))]
     # Offsets of four bytes, whatever they were before.
     header = value[at] | (3 << 2)
     numbers = b"".join(number.to_bytes(4, "little") for number in ends)
     return bytes([header]) + count + ids + numbers + b"".join(items)
+
+
+def _whole_text(value: bytes) -> bytes:
+    """Return a text of 64 bytes as it should be, anything else as it is."""
+    if value[:1] != _EMPTY_STRING or len(value) != 1 + _WRONG_LENGTH:
+        return value
+    return bytes([_WITH_LENGTH[1] << 2]) + _WRONG_LENGTH.to_bytes(4, "little") + value[1:]
+
+
+def _wide(value: bytes) -> bytes:
+    """Return a short decimal whose text DuckDB cannot write as a long one, which it can."""
+    if value[0] != _DECIMAL << 2 or value[1] not in _FATAL_SCALES:
+        return value
+    digits = int.from_bytes(value[2:], "little", signed=True)
+    return bytes([_WIDE_DECIMAL << 2, value[1]]) + digits.to_bytes(16, "little", signed=True)
 
 
 def _parts(value: bytes, at: int) -> tuple[int, bytes, bytes, list[int]]:

@@ -3,7 +3,8 @@
 DuckDB 1.5 makes columns of the fields of a VARIANT ("shredding"). It takes fields whose names
 differ in case for one, so that the value of the second is lost; its dictionaries take -0.0 for 0.0
 there too; and a text of exactly 64 bytes that it makes no column of becomes an empty one (all tried
-on 1.5.5). Nothing of this is said, so a file is read again before anybody hears of it.
+on 1.5.5). Nothing of this is said, so a file is read again before anybody hears of it. Before that,
+decimals that it cannot write out as text are stored in another width.
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ from typing import Any, TypeAlias
 import duckdb
 
 from airflow_provider_ducklake.kernels.file_schema import scan_sql
+from airflow_provider_ducklake.kernels.variant import (
+    fatal_decimal_sql,
+    from_parts_sql,
+    to_parts_sql,
+    with_wide_decimals,
+)
 from airflow_provider_ducklake.lake.columns import Column
 from airflow_provider_ducklake.lake.errors import BadInput
 from airflow_provider_ducklake.lake.identifiers import quote_identifier
@@ -75,6 +82,8 @@ def copy_variants(
     connection.execute(f"CREATE TEMP TABLE {table} AS {select_sql}", list(parameters))
     name = value = ""
     try:
+        for name in names:
+            _widen_decimals(connection, table, quote_identifier(name))
         for further in ("", plain):
             written = copy(f"FROM {table}", (), further)
             paths = [str(path) for path, *_ in written]
@@ -91,6 +100,27 @@ def copy_variants(
         )
     finally:
         connection.execute(f"DROP TABLE {table}")
+
+
+def _widen_decimals(connection: duckdb.DuckDBPyConnection, table: str, column: str) -> None:
+    """Change decimals in a table that would end the process of whoever asks for their text."""
+    query = (
+        f"SELECT rowid AS place, {to_parts_sql(column)} AS pair FROM {table} "
+        f"WHERE {fatal_decimal_sql(column)}"
+    )
+    found = connection.execute(query).to_arrow_table()
+    if found.num_rows == 0:
+        return
+    pairs = with_wide_decimals(found["pair"].combine_chunks())
+    connection.register("widened", found.set_column(1, "pair", pairs))
+    value = f"CASE WHEN w.place IS NULL THEN t.{column} ELSE {from_parts_sql('w.pair')} END"
+    connection.execute(
+        f"CREATE TEMP TABLE {table}_widened AS SELECT t.* REPLACE ({value} AS {column}) "
+        f"FROM {table} t LEFT JOIN widened w ON w.place = t.rowid ORDER BY t.rowid"
+    )
+    connection.unregister("widened")
+    connection.execute(f"DROP TABLE {table}")
+    connection.execute(f"ALTER TABLE {table}_widened RENAME TO {table}")
 
 
 def _changed(

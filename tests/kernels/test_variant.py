@@ -118,6 +118,42 @@ def test_whatever_is_written_is_read(
     assert [_known(value) for value in _stored(plain, file.path)] == expected
 
 
+FATAL = Typed("decimal8", (-601, 16))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        FATAL,
+        Typed("decimal8", (0, 18)),
+        Typed("decimal8", (9999, 17)),
+        Typed("decimal8", (10000, 16)),
+        [FATAL, {"a": [FATAL], "b": "q" * 65, "c": None}],
+        {"a": " \x10", "b": FATAL, "c": Typed("decimal4", (601, 9))},
+    ],
+)
+def test_decimals_whose_text_would_end_the_process(
+    add: Appender, plain: duckdb.DuckDBPyConnection, value: Any
+) -> None:
+    """Written alone and among others; every client can show what comes back."""
+    for values in ([value], ["x", ..., value, None, value, {}]):
+        batch = pa.RecordBatch.from_arrays([pairs(values)], names=["v"])
+        [file] = add("v variant", [batch])
+        expected = [None if item is ... else _known(item) for item in values]
+        assert [_known(item) for item in _stored(plain, file.path)] == expected
+        shown = plain.execute("SELECT CAST(v AS VARCHAR) FROM read_parquet(?)", [file.path])
+        assert len(shown.fetchall()) == len(values)
+
+
+def test_such_a_decimal_beside_a_text_of_64_bytes(
+    add: Appender, plain: duckdb.DuckDBPyConnection
+) -> None:
+    """The way of a value to its bytes and back loses neither."""
+    value = {"a": FATAL, "b": "q" * 64}
+    [file] = add("v variant", [pa.RecordBatch.from_arrays([pairs([value])], names=["v"])])
+    assert [_known(item) for item in _stored(plain, file.path)] == [_known(value)]
+
+
 REFUSED = [
     (encode([Typed("timestamp_ns", 1)]), "nanoseconds"),
     (encode({"a": Typed("date", 2**31 - 1)}), "infinite"),
