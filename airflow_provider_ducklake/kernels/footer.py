@@ -53,6 +53,11 @@ FROM parquet_full_metadata($1)
 # How the catalog writes a bound of these types; the others it writes as they are cast to text.
 _SHOWN: Final = {"BLOB": "hex(v)", "BOOLEAN": "CAST(CAST(v AS INTEGER) AS VARCHAR)"}
 _TAIL: Final = 64 * 1024
+# Whoever asks DuckDB for the text of such a value, also as a bound in a footer, divides by ten to
+# the 16th cut to 16 bits, which is zero, and the process is gone (tried on 1.5.5).
+_FATAL: Final = """
+SELECT name, precision, scale FROM parquet_schema($1) WHERE precision <= 4 AND scale >= 16 LIMIT 1
+"""
 _MAGIC: Final = b"PAR1"
 _CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4_RAW", "BROTLI"})
 # No writer cuts text bounds off below this length; one that says so in the footer needs no guess.
@@ -122,6 +127,9 @@ def read_footer(connection: duckdb.DuckDBPyConnection, local: str, path: str) ->
         BadInput: The file is not Parquet, is broken, encrypted, or holds what DuckDB cannot read.
     """
     try:
+        fatal = connection.execute(_FATAL, [local]).fetchone()
+        if fatal is not None:
+            raise _fatal(path, *fatal)
         [(files, elements, chunks, by_spark)] = connection.execute(_QUERY, [local]).fetchall()
         read = connection.execute(f"FROM {scan_sql(local)} LIMIT 0").description or []
     except duckdb.OutOfMemoryException as error:
@@ -155,6 +163,13 @@ def _unreadable(error: Exception, local: str, path: str) -> BadInput:
     for name in (f'"{local}"', f"'{local}'", local):
         reason = reason.replace(name, "the file")
     return BadInput(f"{path} is not a readable Parquet file: {reason}")
+
+
+def _fatal(path: str, name: str, precision: int, scale: int) -> BadInput:
+    return BadInput(
+        f"{path} has a DECIMAL({precision},{scale}) in {name}, which no DuckDB can show without "
+        "ending its process: write the file with a DECIMAL of more digits"
+    )
 
 
 def _encrypted(path: str) -> BadInput:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -15,8 +17,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_ducklake.kernels.append import append
 from airflow_provider_ducklake.kernels.file_schema import scan_sql
+from airflow_provider_ducklake.kernels.footer import read_footer
 from airflow_provider_ducklake.kernels.tasks import AppendTask, ParquetOptions
-from airflow_provider_ducklake.kernels.variant import as_pairs, to_parts_sql
+from airflow_provider_ducklake.kernels.variant import as_pairs, from_parts_sql, to_parts_sql
 from airflow_provider_ducklake.lake.columns import parse_columns
 from airflow_provider_ducklake.lake.errors import BadInput
 from tests.kernels.appender import Appender
@@ -143,6 +146,19 @@ def test_decimals_whose_text_would_end_the_process(
         assert [_known(item) for item in _stored(plain, file.path)] == expected
         shown = plain.execute("SELECT CAST(v AS VARCHAR) FROM read_parquet(?)", [file.path])
         assert len(shown.fetchall()) == len(values)
+
+
+def test_a_file_with_a_column_of_them(plain: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """DuckDB writes one, and ends where it reads the bounds in the footer."""
+    path = str(tmp_path / "fatal.parquet")
+    rows = pa.table({"v": pairs([{"a": FATAL}])})
+    plain.register("rows", rows)
+    plain.execute(
+        f"COPY (SELECT {from_parts_sql('v')} AS v FROM rows) TO '{path}' (FORMAT parquet)"
+    )
+    plain.unregister("rows")
+    with pytest.raises(BadInput, match=re.escape("has a DECIMAL(3,16) in typed_value")):
+        read_footer(plain, path, path)
 
 
 def test_such_a_decimal_beside_a_text_of_64_bytes(
