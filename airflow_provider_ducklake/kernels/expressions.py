@@ -39,7 +39,7 @@ def parse_plain(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None
         return None
     if node["group_expressions"] or node["select_list"][0]["alias"]:
         return None
-    classes = {part.get("class") for part in _parts(node["select_list"])}
+    classes = {part.get("class") for part in walk(node["select_list"])}
     return None if classes & {"SUBQUERY", "STAR", "WINDOW"} else parsed
 
 
@@ -73,13 +73,13 @@ class _Calls:
 
     connection: duckdb.DuckDBPyConnection
     known: Mapping[tuple[str, str], Macro]
-    defined: set[tuple[str, str]] = field(default_factory=set)
+    defined: set[Macro] = field(default_factory=set)
 
     def are_in(self, parsed: Node) -> bool:
-        return any(self._find(part) for part in _parts(parsed))
+        return any(self._find(part) for part in walk(parsed))
 
     def resolved(self, parsed: Node) -> str:
-        for part in _parts(parsed):
+        for part in walk(parsed):
             macro = self._find(part)
             if macro is not None:
                 self._define(macro)
@@ -97,10 +97,9 @@ class _Calls:
         return self.known.get((schema or _DEFAULT_SCHEMA, name))
 
     def _define(self, macro: Macro) -> None:
-        key = (macro.schema.lower(), macro.name.lower())
-        if key in self.defined:
+        if macro in self.defined:
             return
-        self.defined.add(key)
+        self.defined.add(macro)
         bodies = ", ".join(self._body(macro, body) for body in macro.bodies)
         try:
             self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}")
@@ -117,15 +116,15 @@ class _Calls:
         return f"({parameters}) AS ({self.resolved(parsed)})"
 
 
-def _parts(node: object) -> Iterator[Node]:
-    """Yield the objects of a parsed statement, outer ones first."""
+def walk(node: object) -> Iterator[Node]:
+    """Yield the nodes at or below a part of a parsed statement, outer ones first."""
     if isinstance(node, dict):
         yield node
         for child in node.values():
-            yield from _parts(child)
+            yield from walk(child)
     elif isinstance(node, list):
         for child in node:
-            yield from _parts(child)
+            yield from walk(child)
 
 
 def _parameter(parameter: MacroParameter) -> str:

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from airflow_provider_ducklake.kernels.connection import detail, duckdb_errors
+from airflow_provider_ducklake.kernels.expressions import walk
 from airflow_provider_ducklake.kernels.partitioning import partition_keys
 from airflow_provider_ducklake.lake.columns import Column, find_column
 from airflow_provider_ducklake.lake.errors import ConfigurationError
@@ -67,7 +68,7 @@ def parse_condition(sql: str, types: Mapping[str, str]) -> Condition:
         ConfigurationError: It is no predicate over these columns, or has a subquery.
     """
     node = _parse(sql)
-    if any(part.get("class") in ("SUBQUERY", "WINDOW") for part in _walk(node)):
+    if any(part.get("class") in ("SUBQUERY", "WINDOW") for part in walk(node)):
         raise ConfigurationError(f"filter {sql!r}: subqueries and window functions are not taken")
     nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote_identifier(n)}" for n, kind in types.items())
     with duckdb.connect(":memory:") as connection:
@@ -75,7 +76,7 @@ def parse_condition(sql: str, types: Mapping[str, str]) -> Condition:
             connection.execute(f"SELECT 1 FROM (SELECT {nulls}) WHERE ({sql}\n) LIMIT 0")
         except duckdb.Error as error:
             raise ConfigurationError(f"filter {sql!r}: {detail(error)}") from None
-    names = {path[0].lower() for path in map(_path, _walk(node)) if path}
+    names = {path[0].lower() for path in map(_path, walk(node)) if path}
     return Condition(sql, frozenset(names), node)
 
 
@@ -330,16 +331,6 @@ def _parse(sql: str) -> Node:
     if node.get("type") != "SELECT_NODE" or node.get("modifiers") or not node.get("where_clause"):
         raise ConfigurationError(f"filter {sql!r}: it is more than a predicate")
     return dict(node["where_clause"])
-
-
-def _walk(node: Any) -> Iterator[Node]:
-    if isinstance(node, dict):
-        yield node
-        for value in node.values():
-            yield from _walk(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _walk(value)
 
 
 def _path(node: Node) -> tuple[str, ...]:

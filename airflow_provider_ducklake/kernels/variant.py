@@ -66,10 +66,14 @@ def from_parts_sql(pair: str) -> str:
 
 def to_parts_sql(value: str) -> str:
     """Return SQL that makes a struct of `value` and `metadata`, in this order, of a VARIANT."""
-    pair = f'CAST(variant_to_parquet_variant({value}) AS STRUCT(metadata BLOB, "value" BLOB))'
+    pair = _pair_sql(value)
     # Not a variable for the pair: DuckDB evaluates an expression that stands twice once.
     parts = f"{{'value': ({pair}).\"value\", 'metadata': ({pair}).metadata}}"
     return f"CASE WHEN {value} IS NOT NULL THEN {parts} END"
+
+
+def _pair_sql(value: str) -> str:
+    return f'CAST(variant_to_parquet_variant({value}) AS STRUCT(metadata BLOB, "value" BLOB))'
 
 
 def fatal_decimal_sql(value: str) -> str:
@@ -78,7 +82,7 @@ def fatal_decimal_sql(value: str) -> str:
     DuckDB keeps a decimal of up to four digits in 16 bits, and divides it there by a power of ten
     to write it out: ten to the 16th, cut to 16 bits, is zero (tried on 1.5.5).
     """
-    pair = f'CAST(variant_to_parquet_variant({value}) AS STRUCT(metadata BLOB, "value" BLOB))'
+    pair = _pair_sql(value)
     text = f'CAST(({pair})."value" AS VARCHAR)'  # in which a byte that is no letter is `\x10`
     header = chr(_DECIMAL << 2)
     found = (f"contains({text}, '{header}\\x{scale:02X}')" for scale in _FATAL_SCALES)

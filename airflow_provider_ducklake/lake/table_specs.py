@@ -56,17 +56,17 @@ def parse_sort_spec(text: str, columns: Sequence[Column]) -> tuple[SortKey, ...]
         direction = (match[2] or "ASC").upper()
         nulls = (match[3] or "LAST").upper()
         key = SortKey(match[1].strip(), direction, f"NULLS_{nulls}")
-        if error := sort_error(columns, [key]):
+        if error := _sort_error(columns, key):
             raise BadInput(f"sort key {part!r}: {error}")
         keys.append(key)
     return tuple(keys)
 
 
-def sort_error(columns: Sequence[Column], keys: Sequence[SortKey]) -> str | None:
-    """Return why some sort expressions cannot be computed from some columns; None if they can."""
+def _sort_error(columns: Sequence[Column], key: SortKey) -> str | None:
+    """Return why a sort expression cannot be computed from some columns; None if it can."""
     fields = (f"CAST(NULL AS {c.sql_type}) AS {quote_identifier(c.name)}" for c in columns)
     # A condition, because DuckDB lets nothing into one that needs more than the row itself.
-    condition = " OR ".join(f"({key.expression}) IS NULL" for key in keys)
+    condition = f"({key.expression}) IS NULL"
     query = f"SELECT 1 FROM (SELECT {', '.join(fields)}) WHERE {condition} LIMIT 0"
     with duckdb.connect(":memory:") as connection:
         try:
